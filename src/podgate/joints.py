@@ -1,0 +1,214 @@
+"""The joints: what sources, features, targets and the engine know of each other.
+
+Here: the protocols and the values that pass between them. Not here: any code that does something.
+Invariant: data flows one way (source -> Inputs -> Compiled -> Step -> target); what travels back is a Signal, a refused
+key, a Problem or a status, each a value.
+"""
+
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from podgate.model.files import FileContent, FileWatch
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.machine import Machine
+from podgate.model.problems import Problem, Problems
+from podgate.model.snapshot import Snapshot, Watch
+
+Key = Hashable
+"""Names one part of a state towards a target: a set element, a table, an Envoy resource. Its text is for messages."""
+
+T_co = TypeVar("T_co", covariant=True)
+S = TypeVar("S")
+P = TypeVar("P")
+S_contra = TypeVar("S_contra", contravariant=True)
+StatesT = TypeVar("StatesT")
+
+
+class Inputs(Frozen, frozen=True):
+    """Everything that a compile may look at.
+
+    Attributes:
+        objects: the Kubernetes objects.
+        files: node-local configuration by path.
+        machine: this node's own machine.
+        kept: what an earlier compile asked to keep (the last good configuration), by name.
+    """
+
+    objects: Snapshot = Snapshot()
+    files: Mapping[str, FileContent] = {}
+    machine: Machine = Machine()
+    kept: Mapping[str, bytes] = {}
+
+
+class Compiled(Frozen, Generic[StatesT], frozen=True):
+    """What a compile gives.
+
+    Attributes:
+        states: the feature's own frozen class, one field per step.
+        problems: complaints by object.
+        owner: whose object a key is, when a target refuses it.
+        keep: bytes to write (0600, atomically) once all steps have committed; read back as ``Inputs.kept``.
+        wanted: single objects to fetch by name.
+        degraded: why the feature is not ready although its steps committed; empty when it is.
+    """
+
+    states: StatesT
+    problems: Problems = Problems()
+    owner: Callable[[Key], ObjectRef | None] = lambda _key: None
+    keep: Mapping[str, bytes] = {}
+    wanted: frozenset[ObjectRef] = frozenset()
+    degraded: str = ""
+
+
+class Source(Protocol[T_co]):
+    """Gives the newest value of one field of Inputs, again and again."""
+
+    def values(self) -> AsyncIterator[T_co]:
+        """Give the first value as soon as it is whole, then each one that differs."""
+        ...
+
+
+class SourceError(Exception):
+    """The outside world failed a source; the message says what, where and what to do."""
+
+
+class ApplyError(Exception):
+    """A target's state is unknown after a failure; the message holds numbered lines around the failing one.
+
+    Attributes:
+        reason: a CamelCase word from a small fixed set, for metrics.
+    """
+
+    def __init__(self, message: str, reason: str = "ApplyFailed") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Drifted(Frozen, frozen=True):
+    """Somebody else changed what is ours; ``what`` says which part, for the log."""
+
+    what: str
+
+
+class Refused(Frozen, frozen=True):
+    """A remote receiver refused one key after it was applied."""
+
+    key: Any
+    why: str
+
+
+class Confirmed(Frozen, frozen=True):
+    """A remote receiver runs the state of this generation."""
+
+    generation: int
+
+
+Signal = Drifted | Refused | Confirmed
+
+
+class Target(Protocol[S, P]):
+    """One thing that is programmed."""
+
+    async def read(self) -> S:
+        """Read back what is ours, in a process without memory."""
+        ...
+
+    def diff(self, have: S, want: S) -> P:
+        """Give the plan from one state to another. Pure; falsy when they are equal; ``str(plan)`` is for people."""
+        ...
+
+    async def apply(self, plan: P) -> Mapping[Key, str]:
+        """Do it. Gives refused keys with reasons; raises ApplyError when the state is unknown."""
+        ...
+
+    def signals(self) -> AsyncIterator[Signal]:
+        """Tell what happens to the target from outside; ends only by cancellation."""
+        ...
+
+
+class Follower(Protocol[S_contra]):
+    """Acts on a change of a state, and has no desired state of its own: conntrack."""
+
+    async def follow(self, before: S_contra, after: S_contra) -> None:
+        """Act on a committed change; raising ApplyError has it retried, on its own."""
+        ...
+
+
+class Step(Frozen, Generic[StatesT, S, P], frozen=True):
+    """One state and the target that it is applied to.
+
+    Attributes:
+        name: as ``nftables/ip``.
+        want: picks this step's state out of the feature's states.
+        empty: the state in which nothing is ours; what ``clean`` wants.
+        after: steps that must have committed this generation first.
+        resync: seconds between full reads when nothing happens, by the feature's states; None for never.
+    """
+
+    name: str
+    target: Target[S, P]
+    want: Callable[[StatesT], S]
+    empty: S
+    after: tuple[str, ...] = ()
+    followers: tuple[Follower[S], ...] = ()
+    resync: Callable[[StatesT], float | None] = lambda _states: None
+
+
+SettingsT_contra = TypeVar("SettingsT_contra", contravariant=True)
+
+
+class Sample(Frozen, frozen=True):
+    """One line of a metrics page. ``name`` without labels; ``kind`` is ``counter`` or ``gauge``."""
+
+    name: str
+    value: float
+    labels: tuple[tuple[str, str], ...] = ()
+    kind: str = "gauge"
+    help: str = ""
+
+
+class Feature(Protocol[SettingsT_contra, StatesT]):
+    """What a feature declares to the host."""
+
+    name: str
+    summary: str
+
+    def watches(self, settings: SettingsT_contra) -> tuple[Watch, ...]:
+        """Say which Kubernetes objects are needed."""
+        ...
+
+    def files(self, settings: SettingsT_contra) -> tuple[FileWatch, ...]:
+        """Say which node-local files are needed."""
+        ...
+
+    def compiler(self, settings: SettingsT_contra) -> Callable[[Inputs], Compiled[StatesT]]:
+        """Give a compiler: pure but for the memory of its table operators."""
+        ...
+
+    def steps(self, settings: SettingsT_contra) -> tuple[Step[StatesT, Any, Any], ...]:
+        """Give the steps, which hold the targets."""
+        ...
+
+    def samples(self, states: StatesT) -> tuple[Sample, ...]:
+        """Give the feature's own metrics for a committed state."""
+        ...
+
+
+__all__ = [
+    "ApplyError",
+    "Compiled",
+    "Confirmed",
+    "Drifted",
+    "Feature",
+    "Follower",
+    "Inputs",
+    "Key",
+    "Problem",
+    "Refused",
+    "Sample",
+    "Signal",
+    "Source",
+    "SourceError",
+    "Step",
+    "Target",
+]

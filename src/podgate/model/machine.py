@@ -1,0 +1,61 @@
+"""What this node's own machine says: interfaces, addresses, routes, and which programs and kernel features it has.
+
+Here: the values. Not here: reading them (sources/machine.py).
+Invariant: everything is in canonical form and sorted, so that equal machines compare equal.
+"""
+
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from typing import Literal
+
+from podgate.model.frozen import Frozen
+
+Family = Literal["ip", "ip6"]
+IPAddress = IPv4Address | IPv6Address
+IPNetwork = IPv4Network | IPv6Network
+IPInterface = IPv4Interface | IPv6Interface
+
+
+class Interface(Frozen, frozen=True, order=True):
+    """A network device: its name, its index, its kind (``veth``, ``bridge``; empty for hardware), its master's name."""
+
+    name: str
+    index: int
+    kind: str = ""
+    master: str = ""
+    up: bool = True
+
+
+class Address(Frozen, frozen=True):
+    """An address on a device; ``scope`` is ``global``, ``link`` or ``host``. ``broadcast`` is None for IPv6."""
+
+    interface: str
+    address: IPInterface
+    scope: str = "global"
+    broadcast: IPv4Address | None = None
+
+
+class Route(Frozen, frozen=True):
+    """A unicast route of the main table. ``gateway`` None: the destination is reached directly on the device."""
+
+    destination: IPNetwork
+    interface: str
+    gateway: IPAddress | None = None
+    source: IPAddress | None = None
+
+
+class Machine(Frozen, frozen=True):
+    """The machine as a feature may rely on it.
+
+    Attributes:
+        tools: program name to its version text, as ``nft`` to ``1.0.6``; a program that is missing has no entry.
+        kernel: release as ``uname -r`` gives it.
+        lacks: kernel features that a probe found missing, by the name of the feature.
+    """
+
+    node_name: str = ""
+    interfaces: tuple[Interface, ...] = ()
+    addresses: tuple[Address, ...] = ()
+    routes: tuple[Route, ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()
+    kernel: str = ""
+    lacks: frozenset[str] = frozenset()

@@ -1,0 +1,65 @@
+"""Snapshot: every Kubernetes object that a feature watches, by kind, at one moment.
+
+Here: kinds as values, Listed and Absent, the snapshot, what to watch. Not here: where objects come from (sources/).
+Invariant: a snapshot holds each watched kind exactly once, as Listed or as Absent: never neither.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Generic, Literal, TypeVar
+
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.table import Table
+
+T = TypeVar("T")
+
+
+class Kind(Frozen, Generic[T], frozen=True):
+    """A kind of object: its API names, and the struct that its JSON decodes to.
+
+    The struct holds only the fields that podgate reads, each with the API's default, and has a ``ref``-giving
+    ``metadata``. msgspec ignores other fields.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    decodes_to: type[T]
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` for the core group, else ``group/version``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Watch(Frozen, frozen=True):
+    """What a feature needs of one kind. Selectors use the API's syntax; empty selects all."""
+
+    kind: Kind[Any]
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+
+
+class Listed(Frozen, Generic[T], frozen=True):
+    """The objects of one kind, by reference."""
+
+    objects: Table[ObjectRef, T]
+
+
+class Absent(Frozen, frozen=True):
+    """Why a kind cannot be listed; it is retried."""
+
+    why: Literal["not installed", "forbidden", "no source"]
+
+
+class Snapshot(Frozen, frozen=True):
+    """One entry per watched kind, keyed by the kind's name (as ``Pod``)."""
+
+    kinds: Mapping[str, Listed[Any] | Absent] = {}
+
+    def objects(self, kind: Kind[T]) -> Table[ObjectRef, T]:
+        """Give the objects of a kind; an absent kind has none. Ask ``kinds`` where the difference matters."""
+        found = self.kinds.get(kind.kind)
+        return found.objects if isinstance(found, Listed) else Table()
