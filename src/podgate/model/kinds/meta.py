@@ -1,0 +1,59 @@
+"""What every Kubernetes object has: its metadata, and the way to its reference.
+
+Here: ObjectMeta, owner references, the struct base of all kinds. Not here: any particular kind.
+Invariant: field names are exactly the API's (camelCase, with its own spelling of IP), and each absent field has the
+API's default.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.snapshot import Kind
+
+
+class ApiStruct(Frozen, frozen=True, rename="camel", gc=False):
+    """The base of all structs that decode API JSON.
+
+    They hold no cycles, so the garbage collector need not look at them.
+    """
+
+
+class OwnerReference(ApiStruct, frozen=True, rename="camel", gc=False):
+    """Who owns an object. ``controller``: whether that owner is its managing controller."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(ApiStruct, frozen=True, rename="camel", gc=False):
+    """The ``metadata`` of an object. Time stamps are the API's RFC 3339 text; None while there is none.
+
+    Encoders of Go programs write ``creationTimestamp: null`` into templates, so null is allowed there.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    uid: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class ApiObject(Protocol):
+    """Any object of the API, as far as its metadata goes."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Its metadata."""
+        ...
+
+
+def ref_of(kind: Kind[Any], metadata: ObjectMeta) -> ObjectRef:
+    """Give the reference to an object of this kind; a cluster-wide kind has no namespace."""
+    return ObjectRef(kind=kind.kind, name=metadata.name, namespace=metadata.namespace if kind.namespaced else "")

@@ -1,0 +1,52 @@
+"""Pods, as far as their node and their addresses go.
+
+Here: the Pod struct and its Kind value. Not here: containers, volumes and what else the lab runs.
+Invariant: addresses are the API's text; a Pod on the host network has its node's addresses.
+"""
+
+from typing import Final
+
+import msgspec
+
+from podgate.model.kinds.meta import ApiStruct, ObjectMeta
+from podgate.model.snapshot import Kind
+
+
+class PodIP(ApiStruct, frozen=True, rename="camel", gc=False):
+    """One address of a Pod."""
+
+    ip: str = ""
+
+
+class PodSpec(ApiStruct, frozen=True, rename="camel", gc=False):
+    """``nodeName`` is empty until the Pod is scheduled."""
+
+    node_name: str = ""
+    host_network: bool = False
+
+
+class PodStatus(ApiStruct, frozen=True, rename="camel", gc=False):
+    """``podIP`` is the first of ``podIPs``. Use ``Pod.addresses``."""
+
+    phase: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
+
+
+class Pod(ApiStruct, frozen=True, rename="camel", gc=False):
+    """A Pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The Pod's addresses, one per family at most: ``podIPs``, else ``podIP`` alone, else none."""
+        if self.status.pod_ips:
+            return tuple(entry.ip for entry in self.status.pod_ips)
+        return (self.status.pod_ip,) if self.status.pod_ip else ()
+
+
+POD: Final[Kind[Pod]] = Kind(group="", version="v1", kind="Pod", plural="pods", namespaced=True, decodes_to=Pod)
