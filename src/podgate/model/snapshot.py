@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.problems import Problem
 from podgate.model.table import Table
 
 T = TypeVar("T")
@@ -55,9 +56,15 @@ class Absent(Frozen, frozen=True):
 
 
 class Snapshot(Frozen, frozen=True):
-    """One entry per watched kind, keyed by the kind's name (as ``Pod``)."""
+    """One entry per watched kind, keyed by the kind's name (as ``Pod``).
+
+    Attributes:
+        kinds: what there is of each kind, or why it cannot be listed.
+        faults: complaints about what the source read: a file that does not parse, an object that does not decode.
+    """
 
     kinds: Mapping[str, Listed[Any] | Absent] = {}
+    faults: tuple[Problem, ...] = ()
 
     def objects(self, kind: Kind[T]) -> Table[ObjectRef, T]:
         """Give the objects of a kind; an absent kind has none. Ask ``kinds`` where the difference matters."""
