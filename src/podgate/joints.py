@@ -5,7 +5,7 @@ Invariant: data flows one way (source -> Inputs -> Compiled -> Step -> target); 
 key, a Problem or a status, each a value.
 """
 
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from podgate.model.files import FileContent, FileWatch
@@ -19,7 +19,7 @@ Key = Hashable
 
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S")
-P = TypeVar("P")
+P = TypeVar("P", bound="Plan")
 S_contra = TypeVar("S_contra", contravariant=True)
 StatesT = TypeVar("StatesT")
 
@@ -58,6 +58,16 @@ class Compiled(Frozen, Generic[StatesT], frozen=True):
     keep: Mapping[str, bytes] = {}
     wanted: frozenset[ObjectRef] = frozenset()
     degraded: str = ""
+
+
+class Plan(Protocol):
+    """The difference between two states of one target; falsy when there is none, and prints itself for people."""
+
+    def __bool__(self) -> bool: ...
+
+    def touches(self) -> Collection[Key]:
+        """Give the keys that it touches, of those that the target may refuse one by one."""
+        ...
 
 
 class Source(Protocol[T_co]):
@@ -203,6 +213,7 @@ __all__ = [
     "Follower",
     "Inputs",
     "Key",
+    "Plan",
     "Problem",
     "Refused",
     "Sample",

@@ -1,0 +1,1 @@
+"""The crank that turns inputs into programmed targets. It knows no technology and no feature."""

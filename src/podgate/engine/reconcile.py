@@ -1,0 +1,257 @@
+"""The reconcile loop: brings each target to the newest compiled state, one task per step.
+
+Here: reading, diffing and applying in order; drift, refusals, retries; followers. Not here: compiling, sources, logs.
+Invariant: what is called committed is what the target holds; after any doubt it is unknown and is read again.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from podgate.engine.pacing import Pace
+from podgate.joints import ApplyError, Compiled, Drifted, Follower, Key, Plan, Refused, Step
+from podgate.model.frozen import Frozen
+
+S = TypeVar("S")
+P = TypeVar("P", bound=Plan)
+StatesT = TypeVar("StatesT")
+
+
+class Applied(Frozen, frozen=True):
+    """A step that committed: what it did and how long the pass took. ``plan`` is empty when nothing differed."""
+
+    step: str
+    generation: int
+    plan: str
+    seconds: float
+    healed: bool
+
+
+class Report(Protocol):
+    """Told what happens; the host turns it into logs, metrics and problems."""
+
+    def applied(self, applied: Applied) -> None:
+        """Tell that a step committed a generation."""
+        ...
+
+    def failed(self, step: str, error: ApplyError, failures: int) -> None:
+        """Tell that an attempt failed, and how many did in a row."""
+        ...
+
+    def drifted(self, step: str, what: str) -> None:
+        """Tell that somebody else changed what is ours."""
+        ...
+
+    def refused(self, step: str, refused: Mapping[Key, str]) -> None:
+        """Tell all keys that the step's target refuses now."""
+        ...
+
+
+class Board(Generic[StatesT]):
+    """What the compile and the step tasks share: the newest compiled, and which generation each step committed."""
+
+    def __init__(self, steps: Sequence[Step[StatesT, Any, Any]]) -> None:
+        self.steps = tuple(steps)
+        self.generation = 0
+        self.compiled: Compiled[StatesT] | None = None
+        self.committed: dict[str, int] = {step.name: 0 for step in steps}
+        self._bells = {step.name: asyncio.Event() for step in steps}
+        self._commits = asyncio.Event()
+
+    def publish(self, compiled: Compiled[StatesT]) -> None:
+        """Make a compiled the newest and wake every step."""
+        self.generation += 1
+        self.compiled = compiled
+        for bell in self._bells.values():
+            bell.set()
+
+    def commit(self, step: str, generation: int) -> None:
+        """Note what a step committed and wake the steps that wait for it."""
+        if self.committed[step] == generation:
+            return
+        self.committed[step] = generation
+        for other in self.steps:
+            if step in other.after:
+                self._bells[other.name].set()
+        self._commits.set()
+
+    def bell(self, step: str) -> asyncio.Event:
+        """Give the event that wakes a step."""
+        return self._bells[step]
+
+    def settled(self) -> bool:
+        """Say whether every step has committed the newest generation."""
+        return self.compiled is not None and all(done == self.generation for done in self.committed.values())
+
+    def ready(self) -> bool:
+        """Say whether every step has committed at least once."""
+        return all(done > 0 for done in self.committed.values())
+
+    async def next_commit(self) -> None:
+        """Wait until some step commits a generation."""
+        self._commits.clear()
+        await self._commits.wait()
+
+
+class StepTask(Generic[StatesT, S, P]):
+    """Runs one step for ever."""
+
+    def __init__(
+        self,
+        step: Step[StatesT, S, P],
+        board: Board[StatesT],
+        report: Report,
+        jitter: Callable[[], float],
+    ) -> None:
+        self._step = step
+        self._board = board
+        self._report = report
+        self._jitter = jitter
+        self._bell = board.bell(step.name)
+        self._pace = Pace()
+        self._have: S | None = None  # None: unknown
+        self._wanted: S | None = None  # what was committed last, whatever became of it
+        self._drifted = False
+        self._read_at = 0.0
+        self._refused: dict[Key, str] = {}
+        self._followers = tuple(FollowerTask(follower, step.name, report, jitter) for follower in step.followers)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen(), name=f"{self._step.name} signals")
+            for follower in self._followers:
+                group.create_task(follower.run(), name=f"{self._step.name} follower")
+            group.create_task(self._serve(), name=f"{self._step.name} loop")
+
+    async def _listen(self) -> None:
+        async for signal in self._step.target.signals():
+            if isinstance(signal, Drifted):
+                self._have, self._drifted = None, True
+                self._pace = self._pace.drifted()
+                self._report.drifted(self._step.name, signal.what)
+                self._bell.set()
+            elif isinstance(signal, Refused):
+                self._refused[signal.key] = signal.why
+                self._report.refused(self._step.name, dict(self._refused))
+
+    async def _serve(self) -> None:
+        while True:
+            await self._wake()
+            self._bell.clear()
+            if self._may_go():
+                await self._attempt()
+
+    async def _wake(self) -> None:
+        """Wait for the bell or the drift check, then for as long as pacing asks."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._until_check(loop.time())):
+                await self._bell.wait()
+        except TimeoutError:
+            self._have, self._read_at = None, loop.time()
+        while (seconds := self._pace.wait(loop.time())) > 0:  # noqa: ASYNC110 - drift moves the pace meanwhile
+            await asyncio.sleep(seconds)
+
+    def _until_check(self, now: float) -> float | None:
+        """Seconds until everything is read again although nothing rings; None for never."""
+        compiled = self._board.compiled
+        resync = None if compiled is None else self._step.resync(compiled.states)
+        return None if resync is None else max(0.0, self._read_at + resync - now)
+
+    def _may_go(self) -> bool:
+        """Say whether the steps before this one are done; publish() or their commit rings again if not."""
+        done, generation = self._board.committed, self._board.generation
+        return generation > 0 and all(done[name] >= generation for name in self._step.after)
+
+    async def _attempt(self) -> None:
+        board, step, loop = self._board, self._step, asyncio.get_running_loop()
+        compiled, generation, started = board.compiled, board.generation, loop.time()
+        if compiled is None:
+            return
+        want, full = step.want(compiled.states), self._have is None
+        self._drifted = False
+        try:
+            have = self._have if self._have is not None else await step.target.read()
+            plan = step.target.diff(have, want)
+            refused = await step.target.apply(plan) if plan else {}
+        except ApplyError as error:
+            self._have = None
+            self._pace = self._pace.failed(loop.time(), self._jitter())
+            self._bell.set()
+            self._report.failed(step.name, error, self._pace.failures)
+            return
+        healed = full and bool(plan) and want == self._wanted
+        self._have = None if self._drifted else want  # drift that arrived meanwhile makes it unknown again
+        self._wanted = want
+        self._read_at = started if full else self._read_at
+        self._pace = self._pace.committed(loop.time(), healed=healed)
+        self._note_refusals(plan, refused, full=full)
+        self._report.applied(Applied(step.name, generation, str(plan) if plan else "", loop.time() - started, healed))
+        board.commit(step.name, generation)
+        if plan:
+            for follower in self._followers:
+                follower.follow(have, want)
+
+    def _note_refusals(self, plan: P, refused: Mapping[Key, str], *, full: bool) -> None:
+        before = dict(self._refused)
+        if full:
+            self._refused.clear()
+        elif self._refused:
+            for key in plan.touches():
+                self._refused.pop(key, None)
+        self._refused.update(refused)
+        if self._refused != before:
+            self._report.refused(self._step.name, dict(self._refused))
+
+
+class FollowerTask(Generic[S]):
+    """Runs one follower beside its step: merges changes that it has not followed yet, and retries on its own."""
+
+    def __init__(self, follower: Follower[S], step: str, report: Report, jitter: Callable[[], float]) -> None:
+        self._follower = follower
+        self._step = step
+        self._report = report
+        self._jitter = jitter
+        self._todo: tuple[S, S] | None = None
+        self._bell = asyncio.Event()
+
+    def follow(self, before: S, after: S) -> None:
+        """Note a committed change; the oldest ``before`` that was not followed stays."""
+        self._todo = (self._todo[0] if self._todo is not None else before, after)
+        self._bell.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        loop, pace = asyncio.get_running_loop(), Pace()
+        while True:
+            await self._bell.wait()
+            await asyncio.sleep(pace.wait(loop.time()))
+            self._bell.clear()
+            if self._todo is None:
+                continue
+            before, after = self._todo
+            self._todo = None
+            try:
+                await self._follower.follow(before, after)
+            except ApplyError as error:
+                self._retry(before, after)
+                pace = pace.failed(loop.time(), self._jitter())
+                self._report.failed(f"{self._step} follower", error, pace.failures)
+            else:
+                pace = pace.committed(loop.time(), healed=False)
+
+    def _retry(self, before: S, after: S) -> None:
+        newest = after if self._todo is None else self._todo[1]
+        self._todo = (before, newest)
+        self._bell.set()
+
+
+async def bring_to(step: Step[StatesT, S, P], want: S) -> P:
+    """Read, diff and apply once; gives the plan that was applied. Raises ApplyError."""
+    plan = step.target.diff(await step.target.read(), want)
+    if plan:
+        refused = await step.target.apply(plan)
+        if refused:
+            raise ApplyError("\n".join(f"{key}: {why}" for key, why in refused.items()), "Refused")
+    return plan
