@@ -1,0 +1,1 @@
+"""Linux as podgate uses it: netlink, files, processes, namespaces. Knows nothing of Kubernetes."""
