@@ -1,0 +1,327 @@
+"""Netlink: messages, attributes, requests, dumps and notifications over a raw socket (RFC 3549, netlink(7)).
+
+Here: what every netlink family shares. Not here: what a family's messages mean (nftables.py, routes.py).
+Invariant: the kernel handles a request inside ``send``, so its answer waits in the socket when ``send`` returns:
+requests are plain calls that wait for nobody, and only notifications are awaited.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, Self
+
+NLM_F_REQUEST: Final = 0x1
+NLM_F_MULTI: Final = 0x2
+NLM_F_ACK: Final = 0x4
+NLM_F_DUMP_INTR: Final = 0x10
+NLM_F_REPLACE: Final = 0x100
+NLM_F_EXCL: Final = 0x200
+NLM_F_CREATE: Final = 0x400
+NLM_F_APPEND: Final = 0x800
+NLM_F_DUMP: Final = 0x300
+_NLM_F_ACK_TLVS: Final = 0x200
+
+NLMSG_ERROR: Final = 2
+NLMSG_DONE: Final = 3
+_NLMSG_OVERRUN: Final = 4
+
+NLA_F_NESTED: Final = 0x8000
+_NLA_TYPE: Final = 0x3FFF
+
+_SOL_NETLINK: Final = 270
+_ADD_MEMBERSHIP: Final = 1
+_CAP_ACK: Final = 10
+_EXT_ACK: Final = 11
+_SO_SNDBUFFORCE: Final = 32
+_SO_RCVBUFFORCE: Final = 33
+_EXT_ACK_TEXT: Final = 1
+
+_HEADER: Final = struct.Struct("=IHHII")
+_ATTRIBUTE: Final = struct.Struct("=HH")
+_ERRNO: Final = struct.Struct("=i")
+
+_RECEIVE: Final = 1 << 18
+_ANSWER_SECONDS: Final = 10.0
+_DUMP_ATTEMPTS: Final = 10
+
+
+class Message(NamedTuple):
+    """One netlink message. ``port`` is the sender's for notifications, the receiver's own for answers."""
+
+    kind: int
+    flags: int
+    sequence: int
+    port: int
+    body: bytes
+
+
+class NetlinkError(OSError):
+    """The kernel refused a message. ``sequence`` says which one; the text holds the kernel's own words, if any."""
+
+    def __init__(self, number: int, words: str = "", sequence: int = 0) -> None:
+        super().__init__(number, words or os.strerror(number))
+        self.words = words
+        self.sequence = sequence
+
+
+class DumpInterruptedError(Exception):
+    """What is dumped changed again and again while it was read (NLM_F_DUMP_INTR)."""
+
+
+class NotificationsLostError(Exception):
+    """The kernel dropped notifications since the receive buffer was full (ENOBUFS): read the state again."""
+
+
+def frame(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+    """Give one message with its header, padded to 4 bytes."""
+    return _HEADER.pack(16 + len(body), kind, flags, sequence, 0) + body + bytes(-len(body) % 4)
+
+
+def messages(data: bytes) -> Iterator[Message]:
+    """Split what one receive gave into messages; raises ValueError when it is cut off."""
+    offset, end = 0, len(data)
+    while offset + 16 <= end:
+        length, kind, flags, sequence, port = _HEADER.unpack_from(data, offset)
+        if length < 16 or offset + length > end:
+            raise ValueError(f"netlink message at byte {offset} says {length} bytes, {end - offset} are there")
+        yield Message(kind, flags, sequence, port, data[offset + 16 : offset + length])
+        offset += (length + 3) & ~3
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """Give one attribute, padded to 4 bytes; ``kind`` may carry NLA_F_NESTED."""
+    return _ATTRIBUTE.pack(4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def nested(kind: int, *attributes_: bytes) -> bytes:
+    """Give an attribute that holds attributes."""
+    return attribute(kind | NLA_F_NESTED, b"".join(attributes_))
+
+
+def text(kind: int, value: str) -> bytes:
+    """Give an attribute that holds a string with its closing zero."""
+    return attribute(kind, value.encode() + b"\0")
+
+
+def attribute_list(data: bytes, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Give each attribute's kind (flag bits taken off) and value, from byte ``start`` of ``data``."""
+    offset, end = start, len(data)
+    while offset + 4 <= end:
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        if length < 4 or offset + length > end:
+            raise ValueError(f"netlink attribute at byte {offset} says {length} bytes, {end - offset} are there")
+        yield kind & _NLA_TYPE, data[offset + 4 : offset + length]
+        offset += (length + 3) & ~3
+
+
+def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
+    """Give the attributes by kind; of several of one kind the last."""
+    return dict(attribute_list(data, start))
+
+
+def string(value: bytes) -> str:
+    """Read a string attribute."""
+    return value.rstrip(b"\0").decode(errors="replace")
+
+
+def _failure(message: Message) -> NetlinkError | None:
+    """Read an NLMSG_ERROR; number 0 is an acknowledgement."""
+    (number,) = _ERRNO.unpack_from(message.body)
+    if number == 0:
+        return None
+    words = ""
+    if message.flags & _NLM_F_ACK_TLVS:
+        # NETLINK_CAP_ACK: the request's header follows the number, its body does not.
+        words = string(attributes(message.body, 4 + 16).get(_EXT_ACK_TEXT, b""))
+    return NetlinkError(-number, words, message.sequence)
+
+
+class Connection:
+    """A socket for requests to one netlink family, ``socket.NETLINK_ROUTE`` or ``NETLINK_NETFILTER``.
+
+    It belongs to the network namespace in which it was made. Not for use by two tasks across an await: none of its
+    methods awaits, so that cannot happen in one event loop.
+    """
+
+    def __init__(self, protocol: int) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        try:
+            self._socket.bind((0, 0))
+            self._socket.settimeout(_ANSWER_SECONDS)
+            for option in (_CAP_ACK, _EXT_ACK):
+                self._socket.setsockopt(_SOL_NETLINK, option, 1)
+        except OSError:
+            self._socket.close()
+            raise
+        self.port: int = self._socket.getsockname()[0]
+        self._sequence = 0
+        self._send_buffer = 0
+
+    def close(self) -> None:
+        """Close the socket; safe to repeat."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def next_sequence(self) -> int:
+        """Give a fresh sequence number, for callers that frame messages themselves."""
+        self._sequence = self._sequence % 0x7FFFFFFF + 1
+        return self._sequence
+
+    def request(self, kind: int, body: bytes, flags: int = NLM_F_ACK) -> list[Message]:
+        """Send one request and give its answers (none for a bare acknowledgement); raises NetlinkError.
+
+        With flags that lack NLM_F_ACK the kernel must answer by a message, as it does for a plain GET.
+        """
+        sequence = self.next_sequence()
+        self._send(frame(kind, flags | NLM_F_REQUEST, sequence, body))
+        answers: list[Message] = []
+        while True:
+            for message in self._receive(sequence):
+                if message.kind == NLMSG_ERROR:
+                    failure = _failure(message)
+                    if failure:
+                        raise failure
+                    return answers
+                answers.append(message)
+            if answers and not flags & NLM_F_ACK:
+                return answers
+
+    def dump(self, kind: int, body: bytes) -> list[Message]:
+        """List objects; repeats while the kernel says that they changed meanwhile, then DumpInterruptedError."""
+        for _ in range(_DUMP_ATTEMPTS):
+            found = self._dump_once(kind, body)
+            if found is not None:
+                return found
+        raise DumpInterruptedError(f"what was listed changed during each of {_DUMP_ATTEMPTS} attempts")
+
+    def _dump_once(self, kind: int, body: bytes) -> list[Message] | None:
+        sequence = self.next_sequence()
+        self._send(frame(kind, NLM_F_REQUEST | NLM_F_DUMP, sequence, body))
+        found: list[Message] = []
+        interrupted = False
+        while True:
+            for message in self._receive(sequence):
+                interrupted = interrupted or bool(message.flags & NLM_F_DUMP_INTR)
+                if message.kind == NLMSG_DONE:
+                    if len(message.body) >= 4:
+                        (number,) = _ERRNO.unpack_from(message.body)
+                        if number < 0:
+                            raise NetlinkError(-number, "", sequence)
+                    return None if interrupted else found
+                if message.kind == NLMSG_ERROR:
+                    failure = _failure(message)
+                    if failure:
+                        raise failure
+                    return found  # an acknowledgement instead of a list: nothing to list
+                found.append(message)
+
+    def send_all(self, data: bytes) -> list[NetlinkError | None]:
+        """Send framed messages in one go; give each error and, as None, each acknowledgement that came back."""
+        self._send(data)
+        results: list[NetlinkError | None] = []
+        while True:
+            try:
+                received = self._socket.recv(_RECEIVE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return results
+            except OSError as problem:
+                if problem.errno != errno.ENOBUFS:
+                    raise
+                results.append(NetlinkError(errno.ENOBUFS, "answers of the kernel were lost"))
+                continue
+            results.extend(_failure(message) for message in messages(received) if message.kind == NLMSG_ERROR)
+
+    def _send(self, data: bytes) -> None:
+        self._drop_stale()
+        if len(data) > 100_000 and len(data) > self._send_buffer:
+            # netlink_sendmsg() refuses more than the send buffer holds with EMSGSIZE. FORCE needs CAP_NET_ADMIN.
+            self._send_buffer = 2 * len(data)
+            with contextlib.suppress(PermissionError):
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, self._send_buffer)
+        self._socket.sendto(data, (0, 0))
+
+    def _drop_stale(self) -> None:
+        """Throw away answers to a request that was given up, so that the next one starts clean."""
+        while True:
+            try:
+                self._socket.recv(_RECEIVE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError as problem:
+                if problem.errno != errno.ENOBUFS:
+                    raise
+
+    def _receive(self, sequence: int) -> Iterator[Message]:
+        data = self._socket.recv(_RECEIVE)
+        for message in messages(data):
+            if message.kind == _NLMSG_OVERRUN:
+                raise NetlinkError(errno.ENOBUFS, "answers of the kernel were lost", sequence)
+            if message.sequence == sequence:
+                yield message
+
+
+class Listener:
+    """A socket for notifications of one netlink family; it listens from the moment it is made."""
+
+    def __init__(self, protocol: int, groups: Iterable[int], buffer_bytes: int = 4 << 20) -> None:
+        kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        self._socket = socket.socket(socket.AF_NETLINK, kind, protocol)
+        try:
+            with contextlib.suppress(PermissionError):
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes)
+            self._socket.bind((0, 0))
+            for group in groups:
+                self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, group)
+        except OSError:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        """Close the socket; safe to repeat."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def receive(self) -> list[Message]:
+        """Wait for notifications and give all that have arrived; raises NotificationsLostError, then goes on."""
+        while True:
+            await self._readable()
+            found = self.waiting()
+            if found:
+                return found
+
+    def waiting(self) -> list[Message]:
+        """Give what has arrived, without waiting."""
+        found: list[Message] = []
+        while len(found) < 10_000:
+            try:
+                found.extend(messages(self._socket.recv(_RECEIVE)))
+            except BlockingIOError:
+                break
+            except OSError as problem:
+                if problem.errno == errno.ENOBUFS:
+                    raise NotificationsLostError from problem
+                raise
+        return found
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(self._socket, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._socket)
