@@ -1,0 +1,200 @@
+"""The host of one feature: one task group that merges sources, compiles, drives the steps and serves the pages.
+
+Here: the order of start and stop, the last good configuration across restarts. Not here: what is compiled or written.
+Invariant: nothing is applied before every source has given its first value; what is kept was committed first.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from podgate.engine.kept import KeptDirectory
+from podgate.engine.reconcile import Board, StepTask
+from podgate.engine.status import PATIENCE, Status
+from podgate.joints import ApplyError, Compiled, Inputs, Sample, Source, SourceError, Step
+from podgate.model.files import FileContent
+from podgate.model.frozen import Frozen
+from podgate.model.machine import Machine
+from podgate.model.problems import Problem
+from podgate.model.snapshot import Snapshot
+from podgate.observe.pages import Listen, Page, PageServer
+
+StatesT = TypeVar("StatesT")
+
+RETRY: Final = 2.0
+"""Seconds until a source that failed, or an address that was in use, is tried again."""
+
+
+class Sources(Frozen, frozen=True):
+    """One source per field of Inputs."""
+
+    objects: Source[Snapshot]
+    files: Source[Mapping[str, FileContent]]
+    machine: Source[Machine]
+
+
+class Work(Frozen, Generic[StatesT], frozen=True):
+    """What a feature gives the host to run.
+
+    Attributes:
+        compiler: inputs to compiled; called in the host's one thread.
+        steps: what is programmed.
+        samples: the feature's own metrics.
+        recover: makes kept entries out of states that were read back, for a start without a state directory.
+        describe: a problem as a line for people, with the place where it stands in the inputs.
+    """
+
+    compiler: Callable[[Inputs], Compiled[StatesT]]
+    steps: tuple[Step[StatesT, Any, Any], ...]
+    samples: Callable[[StatesT], tuple[Sample, ...]]
+    recover: Callable[[Mapping[str, Any]], Mapping[str, bytes]]
+    describe: Callable[[Problem, Inputs], str]
+
+
+class Host(Generic[StatesT]):
+    """Runs one feature until it is told to stop."""
+
+    def __init__(self, work: Work[StatesT], sources: Sources, kept: KeptDirectory, status: Status) -> None:
+        self._work = work
+        self._sources = sources
+        self._kept = kept
+        self._saved: Mapping[str, bytes] = {}
+        self._status = status
+        self._inputs = Inputs()
+        self._given: set[str] = set()
+        self._changed = asyncio.Event()
+        self._board: Board[StatesT] = Board(work.steps)
+
+    async def run(self, stop: asyncio.Event, *, once: bool = False, listen: Mapping[Listen, Mapping[str, Page]]) -> int:
+        """Run until ``stop`` is set, or with ``once`` until all is written; give the exit code (0: all is well)."""
+        self._inputs = msgspec.structs.replace(self._inputs, kept=await self._load_kept())
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(self._run(listen), name="work")
+            if once:
+                group.create_task(self._until_written(stop), name="once")
+            await stop.wait()
+            work.cancel()
+        return 1 if once and self._status.unready() else 0
+
+    async def _run(self, listen: Mapping[Listen, Mapping[str, Page]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for field in Sources.__struct_fields__:
+                group.create_task(self._follow(field, getattr(self._sources, field)), name=f"source {field}")
+            group.create_task(self._compile(), name="compile")
+            group.create_task(self._keep(), name="keep")
+            for step in self._work.steps:
+                group.create_task(StepTask(step, self._board, self._status, random.random).run(), name=step.name)
+            for address, pages in listen.items():
+                group.create_task(self._serve(address, pages), name=f"pages {address}")
+
+    async def _until_written(self, stop: asyncio.Event) -> None:
+        while not (self._board.settled() or self._status.worst_streak() >= PATIENCE):
+            await self._status.next_news()
+        if self._board.settled():
+            self._save_newest()
+        stop.set()
+
+    async def _follow(self, field: str, source: Source[Any]) -> None:
+        while True:
+            try:
+                async for value in source.values():
+                    self._status.mended(f"source {field}")
+                    self._inputs = msgspec.structs.replace(self._inputs, **{field: value})
+                    self._given.add(field)
+                    self._changed.set()
+            except SourceError as error:
+                self._status.fault(f"source {field}", str(error), "SourceFailed")
+                await asyncio.sleep(RETRY)
+            else:
+                raise RuntimeError(f"the source of {field} ended by itself")
+
+    async def _compile(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if len(self._given) < len(Sources.__struct_fields__):
+                continue
+            inputs = self._inputs
+            compiled = self._work.compiler(inputs)
+            if compiled.keep:
+                # What is good now is the last good configuration of the next compile, also before it is on disk.
+                self._inputs = msgspec.structs.replace(self._inputs, kept={**inputs.kept, **compiled.keep})
+            self._status.problems(compiled.problems, partial(self._describe, inputs))
+            self._board.publish(compiled)
+            fingerprint = b"\0".join(data for _, data in sorted((compiled.keep or inputs.kept).items()))
+            self._status.compiled(
+                self._board.generation, fingerprint, compiled.degraded, self._work.samples(compiled.states)
+            )
+
+    def _describe(self, inputs: Inputs, problem: Problem) -> str:
+        return self._work.describe(problem, inputs)
+
+    async def _keep(self) -> None:
+        while True:
+            await self._board.next_commit()
+            if self._board.settled():
+                self._save_newest()
+
+    def _save_newest(self) -> None:
+        compiled = self._board.compiled
+        if compiled is None or not compiled.keep or compiled.keep == self._saved:
+            return
+        try:
+            self._kept.save(compiled.keep)
+        except OSError as error:
+            self._status.fault(
+                "state directory",
+                f"{self._kept.path}: cannot keep the last good configuration ({error.strerror}); until it can, a restart"
+                " with a bad configuration reads it back from the rules: make it writable or set --state-dir",
+                "StateNotKept",
+            )
+        else:
+            self._saved = compiled.keep
+            self._status.mended("state directory")
+
+    async def _load_kept(self) -> Mapping[str, bytes]:
+        """Give what was kept: from the state directory, else read back from our own state in the targets."""
+        try:
+            kept = self._kept.load()
+        except OSError as error:
+            self._status.fault(
+                "state directory", f"{self._kept.path}: cannot be read ({error.strerror})", "StateNotKept"
+            )
+            kept = {}
+        self._saved = kept
+        if kept:
+            return kept
+        states: dict[str, Any] = {}
+        for step in self._work.steps:
+            with contextlib.suppress(ApplyError):  # the step itself meets and reports it again
+                states[step.name] = await step.target.read()
+        return self._work.recover(states)
+
+    async def _serve(self, address: Listen, pages: Mapping[str, Page]) -> None:
+        server = PageServer(pages)
+        while True:
+            try:
+                async with server.listening(address):
+                    self._status.mended(f"pages {address}")
+                    await asyncio.get_running_loop().create_future()
+            except OSError as error:
+                why = error.strerror or str(error)
+                self._status.fault(f"pages {address}", f"cannot serve pages on {address}: {why}", "AddressInUse")
+                await asyncio.sleep(RETRY)
+
+
+class Constant(Generic[StatesT]):
+    """A source of one value that never changes."""
+
+    def __init__(self, value: StatesT) -> None:
+        self._value = value
+
+    async def values(self) -> AsyncIterator[StatesT]:
+        """Give the value, then wait for ever."""
+        yield self._value
+        await asyncio.get_running_loop().create_future()

@@ -1,0 +1,48 @@
+"""One agent per feature and network namespace.
+
+Here: an abstract unix socket as the claim, which the kernel frees when its holder ends. Not here: who may claim.
+Invariant: whoever holds the claim is alive, so there is no stale lock to clean up.
+"""
+
+import errno
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class AlreadyRunningError(Exception):
+    """Another agent holds the claim; the message names it."""
+
+
+@contextmanager
+def only_one(feature: str) -> Iterator[None]:
+    r"""Hold the claim ``\0podgate-FEATURE`` of this network namespace (unix(7), abstract sockets).
+
+    Raises:
+        AlreadyRunningError: another process holds it; its process id is in the message where it can be seen.
+    """
+    name = f"\0podgate-{feature}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as claim:
+        try:
+            claim.bind(name)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise AlreadyRunningError(
+                f"podgate {feature} is already running on this node ({_holder(name)}): stop it first"
+            ) from error
+        claim.listen(1)
+        yield
+
+
+def _holder(name: str) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.settimeout(1.0)
+        try:
+            peer.connect(name)
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        except OSError:
+            return "its process id is not known"
+    pid = int(struct.unpack("3i", credentials)[0])
+    return f"process {pid}" if pid else "in another process namespace"

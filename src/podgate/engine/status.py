@@ -1,0 +1,203 @@
+"""How a feature is doing: what the host hears, as log lines, metrics and the health pages.
+
+Here: the Report of the reconcile loop, the diff of problems, readiness and its reasons. Not here: serving the pages.
+Invariant: a lasting fault is one log line when it appears and one when it ends; a page is made from what is known, with
+no I/O.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from podgate.engine.reconcile import Applied
+from podgate.joints import ApplyError, Key, Sample
+from podgate.model.problems import Problem, Problems
+from podgate.model.table import Table, changes
+from podgate.observe.logs import Log, Repeats
+from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, exposition
+from podgate.observe.pages import TEXT, Answer
+
+PATIENCE: Final = 3
+"""Failures in a row after which a feature is no longer ready."""
+
+
+class Status:
+    """What is known about one feature. Every method is called from the host's one thread."""
+
+    def __init__(self, feature: str, steps: Sequence[str], log: Log, clock: Callable[[], float] = time.time) -> None:
+        self._prefix = f"podgate_{feature}"
+        self._log = log
+        self._clock = clock
+        self._repeats = Repeats()
+        self._problems: Problems = Table()
+        self._failures: dict[str, tuple[int, ApplyError]] = {}
+        self._committed: dict[str, tuple[int, float]] = {}
+        self._steps = tuple(steps)
+        self._refused: dict[str, Mapping[Key, str]] = {}
+        self._waiting = "waiting for its inputs"
+        self._degraded = ""
+        self._generation = 0
+        self._hash = ""
+        self._own: tuple[Sample, ...] = ()
+        self._news = asyncio.Event()
+        name = self._prefix
+        self._counters = Counters(
+            (
+                Counter(f"{name}_sync_total", "Passes of a step by result.", ("step", "result")),
+                Counter(f"{name}_drift_healed_total", "Foreign changes that were put right.", ("step",)),
+                Counter(f"{name}_errors_total", "Faults by reason.", ("reason",)),
+                Histogram(f"{name}_sync_duration_seconds", "Duration of a pass that succeeded.", ("step",), SECONDS),
+            )
+        )
+
+    # What the reconcile loop tells.
+
+    def applied(self, applied: Applied) -> None:
+        """Note a step that committed; log it when it changed something."""
+        step = applied.step
+        self._news.set()
+        self._committed[step] = (applied.generation, self._clock())
+        self._counters.add(f"{self._prefix}_sync_total", step=step, result="success")
+        self._counters.observe(f"{self._prefix}_sync_duration_seconds", applied.seconds, step=step)
+        if self._failures.pop(step, None) is not None:
+            news = self._repeats.ended(step)
+            self._log.info("step works again", step=step, repeated=news.repeated if news else 0)
+        if applied.healed:
+            self._counters.add(f"{self._prefix}_drift_healed_total", step=step)
+        if applied.plan:
+            event = "drift healed" if applied.healed else "applied"
+            self._log.info(event, step=step, plan=applied.plan, milliseconds=round(applied.seconds * 1000, 1))
+
+    def failed(self, step: str, error: ApplyError, failures: int) -> None:
+        """Note a failed attempt; log it when it is news."""
+        self._news.set()
+        self._failures[step] = (failures, error)
+        self._counters.add(f"{self._prefix}_sync_total", step=step, result="failure")
+        self._counters.add(f"{self._prefix}_errors_total", reason=error.reason)
+        if self._repeats.saw(step, str(error)):
+            self._log.error("step failed", step=step, reason=error.reason, error=str(error))
+
+    def drifted(self, step: str, what: str) -> None:
+        """Note a foreign change."""
+        self._log.warning("somebody else changed what is ours", step=step, what=what)
+
+    def refused(self, step: str, refused: Mapping[Key, str]) -> None:
+        """Note the keys that a target refuses now."""
+        for key, why in refused.items():
+            if key not in self._refused.get(step, {}):
+                self._log.error("refused", step=step, key=str(key), why=why)
+        self._refused[step] = refused
+
+    # What the host tells.
+
+    def compiled(
+        self,
+        generation: int,
+        fingerprint: bytes,
+        degraded: str,
+        own: tuple[Sample, ...],
+    ) -> None:
+        """Note a new generation, what identifies its configuration, and the feature's own metrics."""
+        self._waiting = ""
+        self._generation, self._own = generation, own
+        self._hash = hashlib.sha256(fingerprint).hexdigest()[:12]
+        if degraded and degraded != self._degraded:
+            self._log.error("degraded", why=degraded)
+        elif self._degraded and not degraded:
+            self._log.info("no longer degraded")
+        self._degraded = degraded
+
+    def problems(self, problems: Problems, describe: Callable[[Problem], str]) -> None:
+        """Log the problems that appeared or went away."""
+        for change in changes(self._problems, problems):
+            old, new = change.old or (), change.new or ()
+            for problem in new:
+                if problem not in old:
+                    write = self._log.error if problem.severity == "error" else self._log.warning
+                    write(describe(problem), reason=problem.reason)
+                    if problem.severity == "error":
+                        self._counters.add(f"{self._prefix}_errors_total", reason=problem.reason)
+            for problem in old:
+                if problem not in new:
+                    self._log.info(
+                        "problem solved", object=str(problem.ref), field=problem.field, reason=problem.reason
+                    )
+        self._problems = problems
+
+    def fault(self, place: str, message: str, reason: str) -> None:
+        """Note a fault beside the steps, as a state directory that cannot be written."""
+        self._counters.add(f"{self._prefix}_errors_total", reason=reason)
+        if self._repeats.saw(place, message):
+            self._log.warning(message, reason=reason)
+
+    def mended(self, place: str) -> None:
+        """Note that such a fault is gone."""
+        if self._repeats.ended(place):
+            self._log.info("fault gone", place=place)
+
+    # What others ask.
+
+    async def next_news(self) -> None:
+        """Wait until a step commits or fails."""
+        self._news.clear()
+        await self._news.wait()
+
+    def worst_streak(self) -> int:
+        """Give the number of failures in a row of the step that fares worst."""
+        return max((failures for failures, _ in self._failures.values()), default=0)
+
+    def unready(self) -> tuple[str, ...]:
+        """Give the reasons why the feature is not ready; empty when it is."""
+        reasons = [self._waiting] if self._waiting else []
+        reasons += [f"{step} has not been written yet" for step in self._steps if step not in self._committed]
+        reasons += [
+            f"{step} failed {failures} times: {error}"
+            for step, (failures, error) in sorted(self._failures.items())
+            if failures >= PATIENCE
+        ]
+        if self._degraded:
+            reasons.append(self._degraded)
+        return tuple(reasons)
+
+    def readyz(self) -> Answer:
+        """Answer a readiness probe: 200, or 503 with the reasons."""
+        reasons = self.unready()
+        return (503, TEXT, "".join(f"{reason}\n" for reason in reasons).encode()) if reasons else (200, TEXT, b"ok\n")
+
+    def healthz(self) -> Answer:
+        """Answer a liveness probe: always 200, since a restart mends nothing here; the body says the last errors."""
+        lines = ["ok"] + [f"{step}: {error}" for step, (_, error) in sorted(self._failures.items())]
+        return 200, TEXT, "".join(f"{line}\n" for line in lines).encode()
+
+    def metrics(self) -> Answer:
+        """Answer a scraper."""
+        return 200, CONTENT_TYPE, exposition((*self._counters.samples(), *self._gauges(), *self._own))
+
+    def _gauges(self) -> list[Sample]:
+        name, now = self._prefix, self._clock()
+        counted: dict[tuple[str, str], int] = {}
+        for problems in self._problems.values():
+            for problem in problems:
+                counted[problem.severity, problem.reason] = counted.get((problem.severity, problem.reason), 0) + 1
+        rows = [
+            Sample(
+                f"{name}_ready", float(not self.unready()), help="1 when every step is written and nothing degraded."
+            ),
+            Sample(f"{name}_config_generation", self._generation, help="Counts what was compiled since the start."),
+            Sample(f"{name}_config_info", 1.0, (("hash", self._hash),), help="The hash of the configuration in force."),
+        ]
+        rows += [
+            Sample(f"{name}_problems", count, (("severity", severity), ("reason", reason)), help="Complaints in force.")
+            for (severity, reason), count in sorted(counted.items())
+        ]
+        for step, (generation, when) in sorted(self._committed.items()):
+            label = (("step", step),)
+            rows += [
+                Sample(f"{name}_committed_generation", generation, label, help="The generation that a step holds."),
+                Sample(f"{name}_sync_age_seconds", now - when, label, help="Seconds since a step was last seen right."),
+            ]
+        for step, refused in sorted(self._refused.items()):
+            rows.append(Sample(f"{name}_refused", len(refused), (("step", step),), help="Keys that a target refuses."))
+        return rows
