@@ -45,7 +45,7 @@ _ATTRIBUTE: Final = struct.Struct("=HH")
 _ERRNO: Final = struct.Struct("=i")
 
 _RECEIVE: Final = 1 << 18
-_ANSWER_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 10
 _DUMP_ATTEMPTS: Final = 10
 
 
@@ -151,7 +151,8 @@ class Connection:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         try:
             self._socket.bind((0, 0))
-            self._socket.settimeout(_ANSWER_SECONDS)
+            # Not settimeout(): that would make MSG_DONTWAIT wait.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _ANSWER_SECONDS, 0))
             for option in (_CAP_ACK, _EXT_ACK):
                 self._socket.setsockopt(_SOL_NETLINK, option, 1)
         except OSError:
@@ -261,7 +262,10 @@ class Connection:
                     raise
 
     def _receive(self, sequence: int) -> Iterator[Message]:
-        data = self._socket.recv(_RECEIVE)
+        try:
+            data = self._socket.recv(_RECEIVE)
+        except BlockingIOError as problem:
+            raise NetlinkError(errno.ETIMEDOUT, f"no answer from the kernel in {_ANSWER_SECONDS} s") from problem
         for message in messages(data):
             if message.kind == _NLMSG_OVERRUN:
                 raise NetlinkError(errno.ENOBUFS, "answers of the kernel were lost", sequence)
