@@ -1,0 +1,295 @@
+"""Documents: the bytes of a YAML or JSON file become plain values, with the lines of their fields on demand.
+
+Here: ``parse``, ``parse_json``, ``parse_json_lines`` and ``locate``. Not here: reading files, or what the values mean.
+Invariant: nothing raises on any bytes; every complaint is a Fault with a line; the first fatal one ends the stream.
+
+YAML is read as sigs.k8s.io/yaml does (the rules are in scalars.py), with libyaml where PyYAML has it. Anchors, aliases
+and merge keys work, within bounds (composing.py). Values keep no positions: ``locate`` reads the text again, which only
+happens when a message is printed. Paths are those of fieldpath.py: ``field_path`` writes them.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn
+
+import yaml
+import yaml.reader
+
+from podgate.model.composing import MAX_DEPTH, At, Composer, Fault, Stop
+from podgate.model.fieldpath import Part, field_path, split_path
+from podgate.model.frozen import Frozen
+from podgate.model.scalars import NotJson, Scalar, resolve
+
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG: Final = "tag:yaml.org,2002:"
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "null": (type(None),),
+}
+_UNREADABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_JSON_TOKEN: Final = re.compile(
+    r'(?P<string>"(?:[^"\\]|\\.)*")|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<word>true|false|null)|(?P<mark>[][{}])|(?P<line>\n)',
+    re.ASCII,
+)
+_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_WORDS: Final[dict[str, Scalar]] = {"true": True, "false": False, "null": None}
+
+
+class Parsed(Frozen, frozen=True):
+    """What a file holds.
+
+    Attributes:
+        documents: the values that were read whole, in order: dict (with text keys), list, str, int, float, bool, None.
+            A document that ends in a fatal fault, and all after it, are missing.
+        faults: warnings in order; a fatal one, if any, comes last.
+    """
+
+    documents: tuple[Any, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def fatal(self) -> Fault | None:
+        """Give the fault that ended the reading, if any."""
+        return self.faults[-1] if self.faults and self.faults[-1].fatal else None
+
+
+def parse(data: bytes) -> Parsed:
+    """Read YAML (which includes JSON), any number of documents. A BOM, CRLF and ``...`` are accepted."""
+    return _composed(Composer(), data, _yaml)
+
+
+def parse_json(data: bytes) -> Parsed:
+    """Read one JSON document, as strictly as Go does: no comments, no trailing comma. Only white space: no document."""
+    return _composed(Composer(), data, _json)
+
+
+def parse_json_lines(data: bytes) -> Parsed:
+    """Read one JSON document per line (``.jsonl``); blank lines are skipped. A bad line ends the stream."""
+    return _composed(Composer(), data, _json_lines)
+
+
+def locate(data: bytes, document: int, path: str) -> int | None:
+    """Give the line (from 1) of a field: of its key, or of the item of a list.
+
+    A field that is not there has the line of the nearest map or list around it that is; a field that came through an
+    alias or a merge key has the line where the alias stands. ``""`` is the document itself.
+
+    Args:
+        data: the text that was parsed, YAML or JSON.
+        document: index into ``Parsed.documents``.
+        path: a path as ``field_path`` writes it.
+
+    Returns:
+        None when the text has no such document.
+    """
+    return locate_all(data, document, (path,))[path]
+
+
+def locate_all(data: bytes, document: int, paths: Iterable[str]) -> dict[str, int | None]:
+    """Do what ``locate`` does for many paths while reading the text once."""
+    parts = {path: split_path(path) for path in paths}
+    wanted = frozenset(split[:length] for split in parts.values() for length in range(len(split) + 1))
+    found: dict[tuple[Part, ...], int] = {}
+    for read in _READERS if data[:1] in {b"{", b"["} else (_yaml,):
+        composer = Composer(wanted, document)
+        parsed = _composed(composer, data, read)
+        found = composer.found
+        if not parsed.fatal:
+            break
+    lines: dict[str, int | None] = {}
+    for path, split in parts.items():
+        prefixes = (split[:length] for length in range(len(split), -1, -1))
+        lines[path] = next((found[prefix] for prefix in prefixes if prefix in found), None)
+    return lines
+
+
+def _composed(composer: Composer, data: bytes, read: Callable[[Composer, str], None]) -> Parsed:
+    """Run a reader, and turn whatever ends it into faults."""
+    try:
+        read(composer, _text(data))
+    except Stop as stop:
+        return Parsed(tuple(composer.documents), (*composer.warnings, stop.fault))
+    return Parsed(tuple(composer.documents), tuple(composer.warnings))
+
+
+def _text(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # The start is relative to what follows a BOM; the lines before are the same either way.
+        before = data.removeprefix(b"\xef\xbb\xbf")[: error.start]
+        at = (before.count(b"\n") + 1, error.start - before.rfind(b"\n"))
+        byte = error.object[error.start]
+        raise Stop(at, f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from error
+    bad = _UNREADABLE.search(text)
+    if bad:
+        name = "NUL" if bad[0] == "\0" else f"U+{ord(bad[0]):04X}"
+        raise _stop_at(text, bad.start(), f"the character {name} is not allowed; is this a text file?")
+    return text
+
+
+def _stop_at(text: str, position: int, message: str) -> Stop:
+    return Stop((text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)), message)
+
+
+def _yaml(composer: Composer, text: str) -> None:
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            _take(composer, event)
+    except yaml.MarkedYAMLError as error:
+        raise _syntax(text, error) from error
+    except yaml.reader.ReaderError as error:
+        raise Stop((1, 1), f"{error.reason}; is this a text file?") from error
+
+
+def _syntax(text: str, error: yaml.MarkedYAMLError) -> Stop:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    lines = text.split("\n", line)
+    this = lines[line - 1] if line <= len(lines) else ""
+    if "\t" in this[: len(this) - len(this.lstrip())]:
+        return Stop((line, this.index("\t") + 1), "a TAB in the indentation, where YAML takes only spaces; use spaces")
+    message = error.problem or "syntax error"
+    if error.context and error.context_mark and error.context_mark.line + 1 != line:
+        message += f" ({error.context} that began on line {error.context_mark.line + 1})"
+    elif error.context:
+        message += f" ({error.context})"
+    return Stop((line, column), f"not YAML: {message}")
+
+
+def _take(composer: Composer, event: Any) -> None:
+    """Feed one of PyYAML's events to the composer."""
+    at: At = (event.start_mark.line + 1, event.start_mark.column + 1)
+    if isinstance(event, yaml.ScalarEvent):
+        if event.implicit[0] and event.tag is None:
+            if event.value == "<<" and composer.merge_key(at):
+                return
+            try:
+                value = resolve(event.value)
+            except NotJson as error:
+                raise Stop(at, f"{error} is not a number in JSON; put it in quotes if it is text") from error
+        else:
+            value = _tagged(event, at)
+        composer.scalar(value, event.anchor, at)
+    elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+        is_map = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in {None, "!", _TAG + ("map" if is_map else "seq")}:
+            raise Stop(at, f"the tag {_shown(event.tag)} is not supported; remove it")
+        composer.open({} if is_map else [], event.anchor, at)
+    elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+        composer.close()
+    elif isinstance(event, yaml.AliasEvent):
+        composer.alias(str(event.anchor), at)
+    elif isinstance(event, yaml.DocumentStartEvent):
+        composer.start_document()
+
+
+def _tagged(event: yaml.ScalarEvent, at: At) -> Scalar:
+    """Give the value of a scalar in quotes, in block style or with a tag."""
+    tag: str | None = event.tag
+    if tag in {None, "!", _TAG + "str", _TAG + "timestamp"}:
+        return str(event.value)
+    types = _TYPES.get(str(tag).removeprefix(_TAG))
+    if types is None:
+        raise Stop(at, f"the tag {_shown(tag)} is not supported; remove it")
+    try:
+        value = resolve(event.value)
+    except NotJson:
+        value = str(event.value)
+    if type(value) not in types:
+        raise Stop(at, f"{event.value!r} is not what its tag {_shown(tag)} says; remove the tag")
+    return value
+
+
+def _shown(tag: str | None) -> str:
+    return "!!" + str(tag).removeprefix(_TAG) if str(tag).startswith(_TAG) else str(tag)
+
+
+def _json(composer: Composer, text: str, above: int = 0) -> None:
+    """Read one document; ``above`` is the number of lines before it in the file."""
+    if not text.strip():
+        return
+    try:
+        json.loads(text, parse_constant=_refuse_constant, parse_int=_number, parse_float=_number)
+    except json.JSONDecodeError as error:
+        raise Stop((error.lineno, error.colno), f"not JSON: {error.msg}") from error
+    except NotJson as error:
+        position = text.find(str(error))
+        raise _stop_at(text, position, f"not JSON: {str(error)[:40]} is not a number that JSON can hold") from error
+    except RecursionError as error:
+        raise Stop((1, 1), f"maps and lists nest deeper than {MAX_DEPTH}; write it flatter") from error
+    # The syntax is right from here on, so that the tokens alone tell the structure.
+    composer.start_document()
+    line, begin = above + 1, 0
+    for token in _JSON_TOKEN.finditer(text):
+        if token.lastgroup == "line":
+            line, begin = line + 1, token.end()
+        else:
+            _take_json(composer, token, (line, token.start() - begin + 1))
+
+
+def _json_lines(composer: Composer, text: str) -> None:
+    for number, line in enumerate(text.split("\n")):
+        try:
+            _json(composer, line, number)
+        except Stop as stop:
+            fault = stop.fault
+            raise Stop((max(fault.line, number + 1), fault.column), fault.message) from stop
+
+
+def _take_json(composer: Composer, token: re.Match[str], at: At) -> None:
+    text = token[0]
+    match token.lastgroup:
+        case "string":
+            value = json.loads(text)
+            if _SURROGATE_ESCAPE.search(text):
+                # Half of a surrogate pair cannot be written as UTF-8; Go replaces it likewise.
+                value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            composer.scalar(value, None, at)
+        case "number":
+            composer.scalar(_number(text), None, at)
+        case "word":
+            composer.scalar(_WORDS[text], None, at)
+        case _ if text == "{":
+            composer.open({}, None, at)
+        case _ if text == "[":
+            composer.open([], None, at)
+        case _:
+            composer.close()
+
+
+def _number(text: str) -> int | float:
+    """Read a JSON number: whole ones within 64 bits as int, others as float."""
+    if len(text) <= 20 and text.lstrip("-").isdigit():
+        value = int(text)
+        if -(1 << 63) <= value < (1 << 64):
+            return value
+    number = float(text)
+    if not math.isfinite(number):
+        raise NotJson(text)
+    return number
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise NotJson(text)
+
+
+_READERS: Final = (_json, _json_lines, _yaml)
+"""How text that begins like JSON may be meant: JSON allows escapes that YAML does not know."""
+
+__all__ = [
+    "Fault",
+    "Parsed",
+    "Part",
+    "field_path",
+    "locate",
+    "locate_all",
+    "parse",
+    "parse_json",
+    "parse_json_lines",
+    "split_path",
+]
