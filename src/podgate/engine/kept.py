@@ -28,7 +28,7 @@ class KeptDirectory:
         """Write each entry atomically, mode 0600. Raises OSError."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, data in entries.items():
-            write_atomic(self.path / name, data)
+            write_atomic(str(self.path / name), data)
 
     def forget(self) -> bool:
         """Remove everything that was kept, and the directory when it is empty; say whether there was anything."""
