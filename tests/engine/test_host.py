@@ -1,0 +1,228 @@
+"""The host over fake sources and targets, in virtual time: what a user sees in logs, pages and kept files."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pytest
+
+from podgate.engine.host import Constant, Host, Sources, Work
+from podgate.engine.kept import KeptDirectory
+from podgate.engine.status import Status
+from podgate.joints import Compiled, Inputs, SourceError, Step
+from podgate.model.files import FileContent, Missing, Present
+from podgate.model.frozen import Frozen, file_ref
+from podgate.model.machine import Machine
+from podgate.model.problems import Problem, problems_by_object
+from podgate.model.snapshot import Snapshot
+from podgate.observe.logs import Log
+from tests.support.fake_target import FakeTarget, State
+from tests.support.virtual_time import run_virtual
+
+T = TypeVar("T")
+PATH = "/etc/thing"
+
+
+class States(Frozen, frozen=True):
+    only: Mapping[str, str]
+
+
+class Fed(Generic[T]):
+    """A source that the test feeds; an exception in the queue is raised."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[T | Exception] = asyncio.Queue()
+
+    async def values(self) -> AsyncIterator[T]:
+        while True:
+            value = await self.queue.get()
+            if isinstance(value, Exception):
+                raise value
+            yield value
+
+
+def compile_(inputs: Inputs) -> Compiled[States]:
+    """The file's text is the wanted value; the word "broken" is a bad file."""
+    content = inputs.files.get(PATH, Missing())
+    text = content.data.decode() if isinstance(content, Present) else "default"
+    if text != "broken":
+        return Compiled(States({"value": text}), keep={"value": text.encode()})
+    problem = Problem(file_ref(PATH), "error", "Broken", "value", "it is broken: mend it")
+    kept = inputs.kept.get("value")
+    return Compiled(
+        States({"value": kept.decode() if kept else "default"}),
+        problems_by_object([problem]),
+        degraded="" if kept else "no good file yet",
+    )
+
+
+class Rig:
+    def __init__(self, state_dir: Path, files: Fed[Mapping[str, FileContent]] | None = None) -> None:
+        self.target = FakeTarget()
+        self.files = files or Fed[Mapping[str, FileContent]]()
+        self.out = io.StringIO()
+        self.status = Status("thing", ["only"], Log(self.out, "json", lambda: 0.0), lambda: 0.0)
+        step: Step[States, State, Any] = Step("only", self.target, lambda states: states.only, {})
+        work = Work(
+            compiler=compile_,
+            steps=(step,),
+            samples=lambda _states: (),
+            recover=lambda states: {"value": states["only"]["value"].encode()} if states["only"] else {},
+            describe=lambda problem, _inputs: f"{problem.ref}:1: {problem.severity}: {problem.message}",
+        )
+        sources = Sources(Constant(Snapshot()), self.files, Constant(Machine()))
+        self.host = Host(work, sources, KeptDirectory(state_dir), self.status)
+        self.stop = asyncio.Event()
+
+    def write(self, text: str) -> None:
+        self.files.queue.put_nowait({PATH: Present(text.encode())})
+
+    def messages(self) -> list[str]:
+        return [json.loads(line)["message"] for line in self.out.getvalue().splitlines()]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+
+def play(state_dir: Path, story: Callable[[Rig], Coroutine[Any, Any, None]], *, target: State | None = None) -> Rig:
+    async def run() -> Rig:
+        rig = Rig(state_dir)
+        rig.target.state = dict(target or {})
+        async with asyncio.TaskGroup() as group:
+            group.create_task(rig.host.run(rig.stop, listen={}))
+            await story(rig)
+            rig.stop.set()
+        return rig
+
+    return run_virtual(run())
+
+
+def test_nothing_is_written_before_every_source_has_spoken(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        await asyncio.sleep(100)
+        assert rig.target.reads <= 1  # to recover what was kept; nothing else
+        assert rig.target.state == {}
+        assert rig.status.readyz()[0] == 503
+        rig.write("one")
+        await rig.until(lambda: rig.status.readyz()[0] == 200)
+
+    assert play(tmp_path, story).target.state == {"value": "one"}
+
+
+def test_a_bad_file_keeps_the_last_good_one_and_is_said_once(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        rig.write("good")
+        await rig.until(lambda: rig.target.state == {"value": "good"})
+        rig.write("broken")
+        await rig.until(lambda: any("broken" in message for message in rig.messages()))
+        rig.target.drift("value", "foreign")
+        await rig.until(lambda: rig.target.state == {"value": "good"})
+        assert rig.status.readyz()[0] == 200
+        rig.write("better")
+        await rig.until(lambda: rig.target.state == {"value": "better"})
+
+    rig = play(tmp_path, story)
+    assert rig.messages().count("/etc/thing:1: error: it is broken: mend it") == 1
+    assert "problem solved" in rig.messages()
+    assert "drift healed" in rig.messages()
+
+
+def test_the_last_good_one_survives_a_restart(tmp_path: Path) -> None:
+    async def good(rig: Rig) -> None:
+        rig.write("good")
+        await rig.until((tmp_path / "value").exists)
+
+    async def bad(rig: Rig) -> None:
+        rig.write("broken")
+        await rig.until(lambda: rig.status.readyz()[0] == 200)
+
+    play(tmp_path, good)
+    assert play(tmp_path, bad).target.state == {"value": "good"}
+
+
+def test_a_bad_file_at_the_very_first_start_writes_the_defaults_and_is_not_ready(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        rig.write("broken")
+        await rig.until(lambda: rig.target.state == {"value": "default"})
+        await asyncio.sleep(1)
+        assert rig.status.readyz() == (503, "text/plain; charset=utf-8", b"no good file yet\n")
+
+    assert "degraded" in play(tmp_path, story).messages()
+
+
+def test_without_a_state_directory_the_target_remembers(tmp_path: Path) -> None:
+    unwritable = tmp_path / "file"
+    unwritable.write_bytes(b"")
+
+    async def story(rig: Rig) -> None:
+        rig.write("broken")
+        await rig.until(lambda: rig.status.readyz()[0] == 200)
+
+    rig = play(unwritable, story, target={"value": "from the kernel"})
+    assert rig.target.state == {"value": "from the kernel"}
+    assert any("cannot be read" in message for message in rig.messages())
+
+
+def test_a_source_that_fails_is_said_once_and_tried_again(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        for _ in range(5):
+            rig.files.queue.put_nowait(SourceError("the disk is gone: bring it back"))
+        rig.write("one")
+        await rig.until(lambda: rig.target.state == {"value": "one"})
+
+    rig = play(tmp_path, story)
+    assert rig.messages().count("the disk is gone: bring it back") == 1
+    assert "fault gone" in rig.messages()
+
+
+def test_a_failing_target_is_said_once_and_makes_the_feature_unready_after_a_while(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        rig.write("one")
+        await rig.until(lambda: rig.status.readyz()[0] == 200)
+        rig.target.fail_applies = 6
+        rig.write("two")
+        await rig.until(lambda: rig.status.readyz()[0] == 503)
+        assert b"applying failed half-way" in rig.status.healthz()[2]
+        assert rig.status.healthz()[0] == 200
+        await rig.until(lambda: rig.status.readyz()[0] == 200)
+
+    rig = play(tmp_path, story)
+    assert rig.messages().count("step failed") == 1
+    assert "step works again" in rig.messages()
+    page = rig.status.metrics()[2].decode()
+    assert 'podgate_thing_sync_total{result="failure",step="only"} 6' in page
+    assert 'podgate_thing_errors_total{reason="ApplyFailed"} 6' in page
+    assert "podgate_thing_ready 1" in page
+
+
+@pytest.mark.parametrize(("failures", "code", "state"), [(0, 0, "one"), (2, 0, "one"), (99, 1, None)])
+def test_once_writes_and_ends_and_says_by_its_exit_code_whether_all_is_well(
+    tmp_path: Path, failures: int, code: int, state: str | None
+) -> None:
+    async def run() -> Rig:
+        rig = Rig(tmp_path)
+        rig.target.fail_applies = failures
+        rig.write("one")
+        assert await rig.host.run(rig.stop, once=True, listen={}) == code
+        return rig
+
+    rig = run_virtual(run())
+    if state:
+        assert rig.target.state == {"value": state}
+        assert (tmp_path / "value").read_text() == state
+
+
+def test_a_bug_in_a_task_ends_the_host(tmp_path: Path) -> None:
+    async def run() -> None:
+        rig = Rig(tmp_path)
+        rig.files.queue.put_nowait(ZeroDivisionError("a bug"))
+        await rig.host.run(rig.stop, listen={})
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run_virtual(run())
+    assert caught.group_contains(ZeroDivisionError)

@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from podgate.engine.kept import KeptDirectory
+
+
+def test_what_was_saved_is_loaded_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    kept = KeptDirectory(tmp_path / "a" / "state")
+    assert kept.load() == {}
+    kept.save({"config.json": b"one", "other": b"two"})
+    kept.save({"config.json": b"three"})
+    assert kept.load() == {"config.json": b"three", "other": b"two"}
+    assert (tmp_path / "a" / "state").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a" / "state" / "config.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_was_kept_can_be_forgotten_twice(tmp_path: Path) -> None:
+    kept = KeptDirectory(tmp_path / "state")
+    kept.save({"config.json": b"one"})
+    assert kept.forget()
+    assert not (tmp_path / "state").exists()
+    assert not kept.forget()
+
+
+def test_a_foreign_file_in_the_directory_keeps_the_directory(tmp_path: Path) -> None:
+    kept = KeptDirectory(tmp_path)
+    kept.save({"config.json": b"one"})
+    (tmp_path / "folder").mkdir()
+    assert kept.forget()
+    assert (tmp_path / "folder").exists()
+
+
+def test_a_file_that_is_half_written_by_nobody_is_never_loaded(tmp_path: Path) -> None:
+    (tmp_path / ".config.json.tmp").write_bytes(b"half")
+    assert KeptDirectory(tmp_path).load() == {}
+
+
+def test_a_path_that_is_no_directory_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    with pytest.raises(OSError, match="Not a directory"):
+        KeptDirectory(path).load()
+    with pytest.raises(OSError, match="File exists"):
+        KeptDirectory(path).save({"config.json": b"x"})

@@ -1,0 +1,45 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from podgate.engine.single import AlreadyRunningError, only_one
+
+HOLD = """
+import sys
+from podgate.engine.single import only_one
+with only_one(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_claim_is_refused_and_names_the_holder() -> None:
+    feature = f"test-{os.getpid()}"
+    refused = pytest.raises(AlreadyRunningError, match=rf"podgate {feature} .*process {os.getpid()}")
+    with only_one(feature), refused, only_one(feature):
+        pytest.fail("claimed twice")
+
+
+def test_a_claim_ends_with_its_block_and_others_are_free() -> None:
+    feature = f"test-{os.getpid()}"
+    with only_one(feature), only_one(feature + "-other"):
+        pass
+    with only_one(feature):
+        pass
+
+
+def test_a_claim_ends_with_its_process_even_when_it_is_killed() -> None:
+    feature = f"test-killed-{os.getpid()}"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, feature], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(AlreadyRunningError, match=f"process {holder.pid}"), only_one(feature):
+            pass
+        holder.kill()
+        holder.wait()
+        with only_one(feature):
+            pass
