@@ -128,7 +128,8 @@ def test_a_chain_of_operators_touches_only_the_shards_that_changed() -> None:
 
 
 def test_values_keep_their_identity_when_equal_ones_come_in() -> None:
-    value, equal = "a long text", " ".join(("a", "long", "text"))
+    words = ["a", "long", "text"]
+    value, equal = "a long text", " ".join(words)
     assert value is not equal
     assert Table.of({"k": value}).updated({"k": equal})["k"] is value
 
