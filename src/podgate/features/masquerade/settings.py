@@ -1,0 +1,74 @@
+"""settings: the options of ``podgate masquerade``.
+
+Here: the fields, whose annotations are the flags' help. Not here: the keys of the configuration file (config.py).
+Invariant: an option that does nothing is not a field.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
+
+from podgate.model.frozen import Frozen
+from podgate.model.options import Option
+
+DEFAULT_CONFIG: Final = "/etc/config/ip-masq-agent"
+"""Where ip-masq-agent's manifests mount the ConfigMap."""
+
+
+class Settings(Frozen, frozen=True):
+    """How this node masquerades."""
+
+    config: Annotated[
+        str | None,
+        Option(
+            f"configuration: a file, or a directory whose ip-masq* files are merged; without it {DEFAULT_CONFIG}, "
+            "else the ConfigMap kube-system/ip-masq-agent of the source",
+            metavar="PATH",
+        ),
+    ] = None
+    backend: Annotated[Literal["nftables"], Option("what the rules are written to")] = "nftables"
+    source: Annotated[str | None, Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE")] = None
+    node_name: Annotated[
+        str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
+    ] = None
+    metrics_addr: Annotated[str, Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT")] = (
+        "127.0.0.1:10350"
+    )
+    health_addr: Annotated[
+        str, Option("where /healthz and /readyz are served; empty for the address of the metrics", metavar="ADDR:PORT")
+    ] = ""
+    once: Annotated[bool, Option("write the rules once, then exit")] = False
+    clean_on_exit: Annotated[bool, Option("remove the rules when stopped; without it they stay and keep working")] = (
+        False
+    )
+    state_dir: Annotated[str, Option("where the last good configuration is kept for the next start", metavar="DIR")] = (
+        "/var/lib/podgate/masquerade"
+    )
+    nomasq_all_reserved_ranges: Annotated[
+        bool, Option("widen the built-in default list from the 3 private ranges to all 11 reserved ranges")
+    ] = False
+    random_fully: Annotated[
+        bool, Option("choose source ports at random, which avoids dropped packets when flows race for a port")
+    ] = True
+
+    @property
+    def config_path(self) -> str:
+        """The path of the configuration, without a trailing slash."""
+        return (self.config or DEFAULT_CONFIG).rstrip("/") or "/"
+
+    def mistakes(self) -> Iterator[str]:
+        """Give what the types cannot say: addresses that are none, empty paths."""
+        for flag, address in (("--metrics-addr", self.metrics_addr), ("--health-addr", self.health_addr)):
+            if address and not _is_address(address):
+                yield f'{flag} "{address}": write ADDRESS:PORT with a port from 1 to 65535, as 127.0.0.1:10350'
+        for flag, path in (("--config", self.config), ("--source", self.source), ("--node-name", self.node_name)):
+            if path == "":
+                yield f"{flag} is empty: give a value, or leave the flag out"
+        if not self.state_dir:
+            yield "--state-dir is empty: give a folder"
+
+
+def _is_address(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        return False
+    return bool(colon) and port.isascii() and port.isdecimal() and 0 < int(port) <= 65535

@@ -1,0 +1,149 @@
+"""Options: how a feature's frozen settings become flags and file keys.
+
+Here: the annotation that a settings field carries, the specs read off a settings class, and the checked way from a
+mapping to settings. Not here: argparse and printing (cli.py), and the options of any feature.
+Invariant: flags, help and file keys come from the fields alone, so an option exists exactly once.
+"""
+
+import difflib
+import typing
+from collections.abc import Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union
+
+import msgspec
+
+from podgate.model.frozen import Frozen
+
+SettingsT = TypeVar("SettingsT", bound=Frozen)
+
+
+class Option(Frozen, frozen=True):
+    """What a field says about itself beside its type: ``Annotated[str, Option(help="…", metavar="PATH")]``.
+
+    Attributes:
+        help: one phrase for ``--help``, without a full stop.
+        metavar: what stands for the value in ``--help``; empty for the type's own word.
+    """
+
+    help: str
+    metavar: str = ""
+
+
+class OptionSpec(Frozen, frozen=True):
+    """One option as a command line needs it.
+
+    Attributes:
+        name: the field's name, which is also the key in a settings file.
+        flag: as ``--node-name``.
+        type: ``str``, ``int``, ``float`` or ``bool``; a field of ``X | None`` has type X.
+        default: the field's default; None where the field has none or None itself.
+        required: the field has no default.
+        choices: the values of a Literal; empty for any value.
+    """
+
+    name: str
+    flag: str
+    type: type
+    default: Any
+    required: bool
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used.
+
+    Attributes:
+        problems: one message per mistake, all of them, in the order of the mapping.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Give `` (did you mean "x"?)`` for the known word nearest to ``word``, ignoring case; else an empty text."""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.6)
+    return f' (did you mean "{by_lower[near[0]]}"?)' if near else ""
+
+
+def options_of(cls: type[Frozen]) -> tuple[OptionSpec, ...]:
+    """Read the options off a settings class, in the order of its fields.
+
+    Raises:
+        TypeError: a field carries no Option, or its type is none that a flag can have. Both are bugs.
+    """
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple(_spec(cls, field, hints[field.name]) for field in msgspec.structs.fields(cls))
+
+
+def _spec(cls: type[Frozen], field: msgspec.structs.FieldInfo, hint: Any) -> OptionSpec:
+    options = [item for item in getattr(hint, "__metadata__", ()) if isinstance(item, Option)]
+    if not options:
+        raise TypeError(f"{cls.__name__}.{field.name} carries no Option(help=…)")
+    plain, choices = _plain(typing.get_args(hint)[0])
+    if plain not in (str, int, float, bool):
+        raise TypeError(f"{cls.__name__}.{field.name}: no flag can have the type {hint}")
+    required = field.default is msgspec.NODEFAULT
+    return OptionSpec(
+        name=field.name,
+        flag="--" + field.name.replace("_", "-"),
+        type=plain,
+        default=None if required else field.default,
+        required=required,
+        help=options[0].help,
+        metavar=options[0].metavar,
+        choices=choices,
+    )
+
+
+def _plain(hint: Any) -> tuple[Any, tuple[str, ...]]:
+    """Give the type that a flag's value has, and its choices."""
+    if typing.get_origin(hint) in (Union, UnionType):
+        members = [each for each in typing.get_args(hint) if each is not NoneType]
+        return _plain(members[0]) if len(members) == 1 else (hint, ())
+    if typing.get_origin(hint) is Literal:
+        return str, tuple(str(each) for each in typing.get_args(hint))
+    return hint, ()
+
+
+def settings_from(cls: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
+    """Make settings from option names and values; names that are absent keep their defaults.
+
+    A class may have a method ``mistakes() -> Iterable[str]`` for what types cannot say.
+
+    Raises:
+        SettingsError: with every mistake at once: unknown names, wrong types, missing options, ``mistakes()``.
+    """
+    specs = {spec.name: spec for spec in options_of(cls)}
+    hints = typing.get_type_hints(cls, include_extras=True)
+    problems: list[str] = []
+    good: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in specs:
+            problems.append(f'unknown option "{name}"{did_you_mean(name, specs)}')
+            continue
+        try:
+            good[name] = msgspec.convert(value, hints[name])
+        except msgspec.ValidationError:
+            problems.append(_wrong_value(specs[name], value))
+    problems += [f"{spec.flag} is required" for spec in specs.values() if spec.required and spec.name not in values]
+    if problems:
+        raise SettingsError(problems)
+    settings = cls(**good)
+    mistakes = tuple(getattr(settings, "mistakes", tuple)())
+    if mistakes:
+        raise SettingsError(mistakes)
+    return settings
+
+
+def _wrong_value(spec: OptionSpec, value: Any) -> str:
+    if spec.choices:
+        near = did_you_mean(value, spec.choices) if isinstance(value, str) else ""
+        return f"{spec.flag} {value!r}: must be one of {', '.join(spec.choices)}{near}"
+    words = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+    return f"{spec.flag} {value!r}: must be {words[spec.type]}"
