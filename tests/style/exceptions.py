@@ -1,0 +1,22 @@
+"""What the house rules let through, each line with its reason.
+
+Here: the lists. Not here: the rules (the tests beside this file).
+Invariant: lists only shrink: an entry that is no longer needed fails the tests.
+"""
+
+from typing import Final
+
+LONG_FILES: Final[dict[str, str]] = {}
+"""Files of 400 lines and more."""
+
+LONG_FUNCTIONS: Final[dict[str, str]] = {}
+"""Functions of more than 60 lines, as ``path:name``."""
+
+UNTESTED: Final[dict[str, str]] = {
+    "src/podgate/joints.py": "protocols and values only; the engine's and the targets' tests use all of them",
+    "src/podgate/model/frozen.py": "a struct base and a reference; every other test stands on them",
+    "src/podgate/model/files.py": "values only; read and watched in tests/sources",
+    "src/podgate/model/machine.py": "values only; filled in tests/sources",
+    "src/podgate/model/snapshot.py": "values only; filled in tests/sources",
+}
+"""Source files without a test file of their own name."""

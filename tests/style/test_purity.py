@@ -1,0 +1,113 @@
+"""Pure modules do no I/O, and read no clock, randomness or environment, not even through what they import.
+
+Here: the rule over the import graph, and over calls that need no import. Not here: layers (.importlinter).
+Invariant: a new module of a pure folder is pure without being listed; what is not pure is named.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import grimp
+import pytest
+
+from tests.style.reading import ROOT, name, python_files, tree
+
+IMPURE_FEATURE_FILES = {"feature", "server", "dropin"}
+PURE_TARGET_FILES = {"state", "render", "diff"}
+PURE_LAB = {"network", "rootfs", "pods", "controllers"}
+# Not pathlib, whose PurePath does nothing: a call of Path is found below.
+EFFECTS = {
+    *("asyncio", "concurrent", "fcntl", "http", "inotify_simple", "io", "logging", "multiprocessing", "os"),
+    *("random", "secrets", "select", "selectors", "shutil", "signal", "socket", "socketserver", "ssl", "subprocess"),
+    *("sys", "tempfile", "threading", "time", "urllib", "uuid"),
+}
+CALLS = re.compile(r"^(Path\b.*|open|print|input|exec|eval|__import__)$|\.(now|today|utcnow)$")
+
+
+def is_pure(module: str) -> bool:
+    """Say what docs/architecture.md says of a module."""
+    match module.split(".")[1:]:
+        case ["model", *_] | ["joints"] | ["engine", "pacing"]:
+            return True
+        case ["features", _, name, *_]:
+            return name not in IMPURE_FEATURE_FILES
+        case ["targets", _, name, *_]:
+            return name in PURE_TARGET_FILES
+        case ["lab", name, *_]:
+            return name in PURE_LAB
+    return False
+
+
+def effects_reached(graph: grimp.ImportGraph) -> Iterator[str]:
+    for module in sorted(graph.modules):
+        if module.startswith("podgate.") and is_pure(module):
+            for effect in sorted(EFFECTS & graph.modules):
+                chain = graph.find_shortest_chain(importer=module, imported=effect)
+                if chain:
+                    yield " -> ".join(chain)
+
+
+def effects_called(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and CALLS.search(ast.unparse(node.func)):
+            yield f"line {node.lineno}: {ast.unparse(node.func)}"
+
+
+PURE = {
+    "podgate.model.table": True,
+    "podgate.model.kinds.pods": True,
+    "podgate.joints": True,
+    "podgate.engine.pacing": True,
+    "podgate.engine.host": False,
+    "podgate.features.masquerade.compile": True,
+    "podgate.features.masquerade.prefixes": True,
+    "podgate.features.masquerade.feature": False,
+    "podgate.features.masquerade.dropin": False,
+    "podgate.targets.nftables.diff": True,
+    "podgate.targets.nftables.apply": False,
+    "podgate.lab.controllers.daemonsets": True,
+    "podgate.lab.daemon": False,
+    "podgate.observe.logs": False,
+}
+
+
+@pytest.mark.parametrize(("module", "pure"), PURE.items())
+def test_which_modules_are_pure(module: str, pure: bool) -> None:
+    assert is_pure(module) is pure
+
+
+def test_an_import_through_another_module_is_found() -> None:
+    graph = grimp.ImportGraph()
+    graph.add_import(importer="podgate.model.a", imported="podgate.linux.b")
+    graph.add_import(importer="podgate.linux.b", imported="socket")
+    assert list(effects_reached(graph)) == ["podgate.model.a -> podgate.linux.b -> socket"]
+
+
+def test_calls_that_need_no_import_are_found() -> None:
+    code = "x = datetime.now(UTC)\nopen('f')\ny.open()\nprint(1)\nPath.home()\nPurePath(1)\n"
+    found = [call.rpartition(" ")[2] for call in effects_called(ast.parse(code))]
+    assert found == ["datetime.now", "open", "print", "Path.home"]
+
+
+def test_pure_modules_reach_nothing_that_has_an_effect() -> None:
+    graph = grimp.build_graph("podgate", include_external_packages=True, cache_dir=None)
+    assert {"asyncio", "socket"} <= graph.modules
+    assert list(effects_reached(graph)) == []
+
+
+def test_pure_modules_call_nothing_that_has_an_effect() -> None:
+    found = {}
+    for path in python_files("src"):
+        module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+        if is_pure(module) and (calls := list(effects_called(tree(path)))):
+            found[name(path)] = calls
+    assert found == {}
+
+
+def test_the_layers_hold() -> None:
+    linter = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"]
+    done = subprocess.run(linter, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
