@@ -24,10 +24,12 @@ class Option(Frozen, frozen=True):
     Attributes:
         help: one phrase for ``--help``, without a full stop.
         metavar: what stands for the value in ``--help``; empty for the type's own word.
+        verbs: the verbs that it changes something for; empty for all.
     """
 
     help: str
     metavar: str = ""
+    verbs: tuple[str, ...] = ()
 
 
 class OptionSpec(Frozen, frozen=True):
@@ -40,6 +42,7 @@ class OptionSpec(Frozen, frozen=True):
         default: the field's default; None where the field has none or None itself.
         required: the field has no default.
         choices: the values of a Literal; empty for any value.
+        verbs: the verbs that it changes something for; empty for all.
     """
 
     name: str
@@ -50,6 +53,7 @@ class OptionSpec(Frozen, frozen=True):
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
 
 
 class SettingsError(Exception):
@@ -98,6 +102,7 @@ def _spec(cls: type[Frozen], field: msgspec.structs.FieldInfo, hint: Any) -> Opt
         help=options[0].help,
         metavar=options[0].metavar,
         choices=choices,
+        verbs=options[0].verbs,
     )
 
 

@@ -30,19 +30,25 @@ class Settings(Frozen, frozen=True):
     node_name: Annotated[
         str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
     ] = None
-    metrics_addr: Annotated[str, Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT")] = (
-        "127.0.0.1:10350"
-    )
+    metrics_addr: Annotated[
+        str, Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT", verbs=("run",))
+    ] = "127.0.0.1:10350"
     health_addr: Annotated[
-        str, Option("where /healthz and /readyz are served; empty for the address of the metrics", metavar="ADDR:PORT")
+        str,
+        Option(
+            "where /healthz and /readyz are served; empty for the address of the metrics",
+            metavar="ADDR:PORT",
+            verbs=("run",),
+        ),
     ] = ""
-    once: Annotated[bool, Option("write the rules once, then exit")] = False
-    clean_on_exit: Annotated[bool, Option("remove the rules when stopped; without it they stay and keep working")] = (
-        False
-    )
-    state_dir: Annotated[str, Option("where the last good configuration is kept for the next start", metavar="DIR")] = (
-        "/var/lib/podgate/masquerade"
-    )
+    once: Annotated[bool, Option("write the rules once, then exit", verbs=("run",))] = False
+    clean_on_exit: Annotated[
+        bool, Option("remove the rules when stopped; without it they stay and keep working", verbs=("run",))
+    ] = False
+    state_dir: Annotated[
+        str,
+        Option("where the last good configuration is kept for the next start", metavar="DIR", verbs=("run", "clean")),
+    ] = "/var/lib/podgate/masquerade"
     nomasq_all_reserved_ranges: Annotated[
         bool, Option("widen the built-in default list from the 3 private ranges to all 11 reserved ranges")
     ] = False

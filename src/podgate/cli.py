@@ -1,0 +1,122 @@
+"""The command line: ``podgate FEATURE VERB …`` and ``podgate lab …``.
+
+Here: the table of features, the parsers read off their settings, exit codes. Not here: what the verbs do (verbs.py).
+Invariant: a feature's modules are imported only inside its own subcommand, so an agent loads what it runs and no more.
+
+Exit codes: 0 done; 1 not done, or findings; 2 wrong usage or bad input; for ``plan`` 0 no difference, 1 some, 2 error.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+from podgate import __version__
+from podgate.model.options import OptionSpec, SettingsError, options_of, settings_from
+
+FEATURES: Final = {
+    "masquerade": ("podgate.features.masquerade.feature", "decides which Pod traffic leaves with the node's address"),
+}
+"""Feature name to the module that declares it, and its summary (so that --help imports none of them)."""
+
+VERBS: Final = {
+    "run": "keep this node as the configuration says, until stopped",
+    "render": "print the desired state, from files, without privileges",
+    "plan": "print the difference to the live system: exit 0 none, 1 some, 2 error",
+    "explain": "say what happens to an address, and which entry decides it",
+    "check": "look for mistakes in the configuration and competing rules: exit 1 on findings",
+    "clean": "remove everything that is ours; does nothing the second time",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what was wrong in one line, and where help is."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n{self.prog}: --help says more\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; give the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["lab"]:
+        # The lab has its own table of verbs, and passes on whatever follows "--".
+        from podgate.lab import cli as lab  # noqa: PLC0415 - an agent never loads the lab
+
+        return lab.main(words[1:])
+    parser, chosen = _parser(words)
+    arguments = parser.parse_args(words)
+    if chosen is None:
+        parser.print_help()
+        return 2
+    from podgate import verbs  # noqa: PLC0415 - "podgate --help" needs none of it
+
+    feature = importlib.import_module(FEATURES[chosen][0]).FEATURE
+    try:
+        settings = settings_from(feature.settings, _given(arguments, options_of(feature.settings)))
+    except SettingsError as error:
+        for problem in error.problems:
+            print(f"podgate {chosen} {arguments.verb}: {problem}", file=sys.stderr)
+        return 2
+    return verbs.perform(arguments.verb, feature, settings, arguments, os.environ)
+
+
+def _given(arguments: argparse.Namespace, specs: Sequence[OptionSpec]) -> dict[str, Any]:
+    """Give the options that were on the command line; all others keep their defaults."""
+    values = vars(arguments)
+    return {spec.name: values[spec.name] for spec in specs if values.get(spec.name) is not None}
+
+
+def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
+    """Give the parser, filled in for the feature that the words name, and that feature."""
+    parser = _Parser(
+        prog="podgate",
+        description="Every proxy that a Kubernetes Pod meets. Objects come from a folder of manifests or a lab.",
+        epilog="podgate FEATURE --help and podgate FEATURE VERB --help say more.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"podgate {__version__}")
+    features = parser.add_subparsers(title="features", metavar="FEATURE", dest="feature", parser_class=_Parser)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name, (module, summary) in FEATURES.items():
+        feature_parser = features.add_parser(name, help=summary, description=f"podgate {name} {summary}.")
+        if name == chosen:
+            _add_verbs(feature_parser, importlib.import_module(module).FEATURE)
+    features.add_parser("lab", help="a cluster in a box, from ordinary manifests, on this machine", add_help=False)
+    return parser, chosen if chosen in FEATURES else None
+
+
+def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True, parser_class=_Parser)
+    for verb, summary in VERBS.items():
+        verb_parser = verbs.add_parser(
+            verb, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
+        )
+        if verb == "explain":
+            feature.add_questions(verb_parser)
+        for spec in options_of(feature.settings):
+            if not spec.verbs or verb in spec.verbs:
+                _add_option(verb_parser, spec)
+        if verb != "run":
+            verb_parser.add_argument(
+                "--output", choices=("text", "json"), default="text", help="for people or for programs (default: text)"
+            )
+
+
+def _add_option(parser: argparse.ArgumentParser, spec: OptionSpec) -> None:
+    """Add a flag whose absence is None, so that the settings alone know the defaults."""
+    if spec.type is bool:
+        action: Any = argparse.BooleanOptionalAction if spec.default else "store_true"
+        parser.add_argument(spec.flag, dest=spec.name, action=action, default=None, help=spec.help)
+        return
+    shown = f" (default: {spec.default})" if spec.default not in (None, "") else ""
+    metavar = "|".join(spec.choices) or spec.metavar or None
+    parser.add_argument(
+        spec.flag, dest=spec.name, type=spec.type, metavar=metavar, required=spec.required, help=spec.help + shown
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
