@@ -1,0 +1,270 @@
+"""NftablesTarget: one nftables table of one family in the kernel.
+
+Here: reading the table back, applying a plan, noticing what others change. Not here: what the table should hold; nft's
+language (render.py); how nft is run (program.py).
+Invariant: a plan is one transaction, so the kernel holds either the state before or the state after, never a part.
+"""
+
+import contextlib
+import errno
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Final
+
+from podgate.joints import ApplyError, Drifted, Key, Signal
+from podgate.linux.namespaces import inside_network
+from podgate.linux.netlink import Connection, DumpInterruptedError, Listener, NetlinkError, NotificationsLostError
+from podgate.linux.nftables import (
+    FAMILIES,
+    NETLINK_NETFILTER,
+    NOTIFICATIONS,
+    SET_CONSTANT,
+    SET_DYNAMIC,
+    SET_INTERVAL,
+    SET_TIMEOUT,
+    SetInfo,
+    generation,
+    list_chains,
+    list_others,
+    list_rules,
+    list_sets,
+    table_is_dormant,
+)
+from podgate.linux.nftables_elements import Batch, Shape, list_elements
+from podgate.model.machine import Family
+from podgate.model.table import Table
+from podgate.targets.nftables.diff import Plan, diff
+from podgate.targets.nftables.drift import Drift
+from podgate.targets.nftables.elements import TYPES, key_size
+from podgate.targets.nftables.program import load
+from podgate.targets.nftables.render import render, replaced_sets, transaction
+from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State
+
+_READ_ATTEMPTS: Final = 10
+_NAMES: Final = {kind.number: kind.name for kind in TYPES.values()}
+_FLAGS: Final = (
+    ("constant", SET_CONSTANT),
+    ("dynamic", SET_DYNAMIC),
+    ("interval", SET_INTERVAL),
+    ("timeout", SET_TIMEOUT),
+)
+
+
+class NftablesTarget:
+    """One table of one family, in one network namespace.
+
+    Args:
+        family: ``ip`` or ``ip6``.
+        table: the table's name, which must be ours alone.
+        program: ``nft``, or the path of one.
+        namespace: an open network namespace (``/proc/PID/ns/net``) to work in; None for this process's own.
+    """
+
+    def __init__(self, family: Family, table: str, program: str = "nft", namespace: int | None = None) -> None:
+        self.family: Family = family
+        self.table = table
+        self._number = int(FAMILIES[family])
+        self._program = program
+        self._namespace = namespace
+        self._connection: Connection | None = None
+        self._drift = Drift(self._number, table)
+        self._seen: int | None = None
+
+    def close(self) -> None:
+        """Close the socket; the next call opens another."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    async def read(self) -> State:
+        """Read the table back. Of rules only their marks are known, of a dynamic set no elements.
+
+        Raises:
+            ApplyError: the kernel refused, or others changed the ruleset during every attempt.
+        """
+        with _mapped(f"reading table {self.family} {self.table}"):
+            connection = self._connected()
+            for _ in range(_READ_ATTEMPTS):
+                before = generation(connection)
+                state = self._read_once(connection)
+                if generation(connection) == before:
+                    self._seen = before
+                    return state
+        raise ApplyError(
+            f"others changed the ruleset during each of {_READ_ATTEMPTS} attempts to read table {self.family} "
+            f"{self.table}; it is read again later",
+            "ReadInterrupted",
+        )
+
+    def _read_once(self, connection: Connection) -> State:
+        number, table = self._number, self.table
+        dormant = table_is_dormant(connection, number, table)
+        if dormant is None:
+            return State.absent(self.family, table)
+        rules = list_rules(connection, number, table)
+        chains = tuple(
+            Chain(
+                chain.name,
+                tuple(Rule("", comment) for comment in rules.get(chain.name, ())),
+                Hook(*chain.hook) if chain.hook else None,
+            )
+            for chain in list_chains(connection, number, table)
+        )
+        sets = list_sets(connection, number, table)
+        elements = {
+            info.name: Table.of(list_elements(connection, number, table, info.name, _shape(info)))
+            for info in sets
+            if not info.flags & SET_DYNAMIC
+        }
+        return State(
+            self.family,
+            table,
+            dormant=dormant,
+            chains=chains,
+            sets=tuple(_declaration(info) for info in sets),
+            elements={name: found for name, found in elements.items() if found},
+            others=tuple(list_others(connection, number, table)),
+        )
+
+    def diff(self, have: State, want: State) -> Plan:
+        """Give the plan from one state to another."""
+        return diff(have, want)
+
+    async def apply(self, plan: Plan) -> Mapping[Key, str]:
+        """Do it in one transaction. The kernel refuses all or nothing, so no single key is ever refused.
+
+        Elements alone go to the kernel over netlink. If it refuses them, the sets that change are filled anew by nft;
+        if nft refuses a change of parts, the whole table is replaced by nft. Only then is it an error.
+
+        Raises:
+            ApplyError: nothing was changed; the message says which line was refused and what may be missing.
+        """
+        if not plan:
+            return {}
+        with _mapped(f"writing table {self.family} {self.table}"):
+            before = generation(self._connected())
+            if plan.is_structural:
+                await self._apply_text(plan)
+            else:
+                try:
+                    self._apply_elements(plan)
+                except NetlinkError as problem:
+                    if problem.errno == errno.EPERM:
+                        raise
+                    await self._load(replaced_sets(plan))
+            if self._seen == before:
+                self._seen = generation(self._connected())
+        return {}
+
+    async def _apply_text(self, plan: Plan) -> None:
+        try:
+            await self._load(transaction(plan))
+        except ApplyError as problem:
+            if plan.whole or problem.reason in ("NftMissing", "NotPermitted"):
+                raise
+            await self._load(render(plan.want))
+
+    def _apply_elements(self, plan: Plan) -> None:
+        batch = Batch(self._connected(), self._number)
+        shapes = {
+            declared.name: Shape(key_size(declared.key), declared.is_interval, len(declared.key) > 1)
+            for declared in plan.want.sets
+        }
+        for name, change in plan.elements.items():
+            batch.delete(self.table, name, [key for key, _ in change.removed], shapes[name])
+            batch.add(self.table, name, change.added, shapes[name])
+        batch.commit()
+
+    async def _load(self, text: str) -> None:
+        connection = self._connected()
+        first = generation(connection)
+        runs = []
+        try:
+            await load(
+                self._program, text, self._namespace, lambda pid: runs.append(self._drift.run_started(pid, first))
+            )
+        finally:
+            for run in runs:
+                run.last = generation(connection)
+
+    async def signals(self) -> AsyncIterator[Signal]:
+        """Tell when others change the table: one Drifted for all that the kernel had to report at once.
+
+        What was changed between the last read and the start of the watch is told at once, in case it was ours.
+        """
+        with self._inside(), _mapped(f"watching table {self.family} {self.table}"):
+            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,))
+        with listener:
+            with _mapped(f"watching table {self.family} {self.table}"):
+                now = generation(self._connected())
+            if self._seen is not None and now != self._seen:
+                yield Drifted("the ruleset changed before it was watched")
+            while True:
+                try:
+                    what = self._drift.foreign(await listener.receive())
+                except NotificationsLostError:
+                    self._drift.lost()
+                    what = "notifications were lost"
+                if what:
+                    yield Drifted(what)
+
+    def _inside(self) -> contextlib.AbstractContextManager[None]:
+        return inside_network(self._namespace) if self._namespace is not None else contextlib.nullcontext()
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            with self._inside():
+                self._connection = Connection(NETLINK_NETFILTER)
+            self._drift.own_socket(self._connection.port)
+        return self._connection
+
+
+def _shape(info: SetInfo) -> Shape:
+    return Shape(info.key_bytes, bool(info.flags & SET_INTERVAL), len(info.types) > 1)
+
+
+def _declaration(info: SetInfo) -> Set:
+    flags = [name for name, bit in _FLAGS if info.flags & bit]
+    if info.auto_merge:
+        flags.append("auto-merge")
+    data = ("verdict",) if info.data_is_verdict else tuple(_type_name(number) for number in info.data_types)
+    return Set(
+        name=info.name,
+        key=tuple(_type_name(number) for number in info.types),
+        flags=tuple(sorted(flags)),
+        data=data,
+        timeout=info.timeout // 1000,
+        size=info.size,
+        comment=info.comment,
+    )
+
+
+def _type_name(number: int) -> str:
+    return _NAMES.get(number, f"type-{number}")
+
+
+@contextlib.contextmanager
+def _mapped(what: str) -> Iterator[None]:
+    """Turn what the kernel says into an ApplyError with a reason and a hint."""
+    try:
+        yield
+    except DumpInterruptedError as problem:
+        raise ApplyError(f"{what}: {problem}; it is tried again later", "ReadInterrupted") from problem
+    except NetlinkError as problem:
+        raise _apply_error(what, problem) from problem
+    except OSError as problem:
+        number = problem.errno or 0
+        raise _apply_error(what, NetlinkError(number, problem.strerror or "")) from problem
+
+
+def _apply_error(what: str, problem: NetlinkError) -> ApplyError:
+    code = f"{errno.errorcode.get(problem.errno or 0, problem.errno)}: {problem.strerror}"
+    if problem.errno in (errno.EPERM, errno.EACCES):
+        return ApplyError(f"{what} is not permitted ({code}): podgate needs CAP_NET_ADMIN", "NotPermitted")
+    if problem.errno in (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP) or (
+        problem.errno == errno.EINVAL and not problem.words
+    ):
+        return ApplyError(
+            f"{what} failed ({code}): if the kernel lacks nf_tables (CONFIG_NF_TABLES), load the module nf_tables",
+            "KernelLacksFeature",
+        )
+    return ApplyError(f"{what} failed ({code})", "KernelRefused")

@@ -1,0 +1,94 @@
+"""Drift: tells other programs' changes of our table from our own, by the kernel's notifications.
+
+Here: transactions, whose they are, and what they changed, in words. Not here: the socket (apply.py).
+Invariant: a transaction is ours only if we know who sent it: our own socket, or an nft that we started, while it ran.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Final
+
+from podgate.linux.netlink import Message
+from podgate.linux.nftables import Event, event_in, generation_in
+
+_SHOWN: Final = 4
+_PREPOSITIONS: Final = {"element": ("to", "from", "set"), "rule": ("to", "from", "chain")}
+
+
+class Run:
+    """An nft that we started. Its transactions lie in the generations after ``first`` up to ``last``.
+
+    ``last`` is None while it runs: until it was reaped, its process id, which is its port, belongs to nobody else.
+    """
+
+    def __init__(self, port: int, first: int) -> None:
+        self.port = port
+        self.first = first
+        self.last: int | None = None
+
+    def made(self, port: int, generation: int) -> bool:
+        """Say whether it made the transaction with this sender and number."""
+        return port == self.port and self.first < generation and (self.last is None or generation <= self.last)
+
+
+class Drift:
+    """Reads notifications of one table, one transaction after the other."""
+
+    def __init__(self, family: int, table: str) -> None:
+        self._family = family
+        self._table = table
+        self._open: list[Event] = []
+        self._runs: deque[Run] = deque(maxlen=16)
+        self._own_port: int | None = None
+
+    def own_socket(self, port: int) -> None:
+        """Take what this socket sends as ours; a port belongs to one socket as long as that is open."""
+        self._own_port = port
+
+    def run_started(self, port: int, generation: int) -> Run:
+        """Take what the nft with this process id sends as ours, from the generation at its start on."""
+        run = Run(port, generation)
+        self._runs.append(run)
+        return run
+
+    def lost(self) -> None:
+        """Forget a transaction whose end may never come."""
+        self._open.clear()
+
+    def foreign(self, messages: Iterable[Message]) -> str:
+        """Say what others changed in the transactions that these notifications close; empty when nothing."""
+        events: list[Event] = []
+        for message in messages:
+            generation = generation_in(message)
+            if generation is None:
+                event = event_in(message, self._family, self._table)
+                if event:
+                    self._open.append(event)
+                continue
+            if not self._is_ours(message.port, generation):
+                events.extend(self._open)
+            self._open.clear()
+        return describe(events)
+
+    def _is_ours(self, port: int, generation: int) -> bool:
+        return port == self._own_port or any(run.made(port, generation) for run in self._runs)
+
+
+def describe(events: Iterable[Event]) -> str:
+    """Say in words what changed: ``the table was deleted``, ``2 elements deleted from set keep``."""
+    # What a rule brings along has a name of the kernel's own, as __set0: the rule says it all.
+    counted = Counter(event for event in events if not event.name.startswith("__"))
+    if any(event.noun == "table" and not event.added for event in counted):
+        return "the table was deleted"
+    parts = []
+    for event, count in counted.items():
+        verb = "added" if event.added else "deleted"
+        if event.noun in _PREPOSITIONS:
+            to, of, container = _PREPOSITIONS[event.noun]
+            amount = f"{count} {event.noun}{'' if count == 1 else 's'}"
+            parts.append(f"{amount} {verb} {to if event.added else of} {container} {event.name}")
+        else:
+            parts.append(f"{event.noun} {event.name} {'added or changed' if event.added else verb}")
+    if len(parts) > _SHOWN:
+        parts[_SHOWN:] = [f"and {len(parts) - _SHOWN} more changes"]
+    return ", ".join(parts)

@@ -1,0 +1,143 @@
+"""render: states and plans as text that ``nft -f`` loads in one transaction.
+
+Here: nft's language. Not here: running nft (program.py), what changes and how a plan shows itself (diff.py).
+Invariant: equal states give equal text, and loading a state's text gives that state whatever was there before.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from podgate.targets.nftables.diff import Plan, element_text, sorted_elements
+from podgate.targets.nftables.elements import Data, Element
+from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text
+
+_WIDTH: Final = 100
+_PER_COMMAND: Final = 5_000
+"""Elements in one command: nft's messages point into lines, and an endless one helps nobody."""
+
+
+def render(state: State) -> str:
+    """Give the text that replaces the whole table; of an absent one, the text that takes it away."""
+    table = f"table {state.family} {state.name}"
+    lines = [f"{table} {{", "}", f"delete {table}"]
+    if state.present:
+        lines += ["", f"{table} {{", *_body(state), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def listing(state: State) -> str:
+    """Give the table alone, as people read it; empty for an absent one."""
+    if not state.present:
+        return ""
+    return "\n".join((f"table {state.family} {state.name} {{", *_body(state), "}")) + "\n"
+
+
+def _body(state: State) -> Iterator[str]:
+    if state.comment:
+        yield f'\tcomment "{comment_text(state.comment)}"'
+    for declared in state.sets:
+        yield ""
+        yield f"\t{_kind(declared)} {declared.name} {{"
+        yield from (f"\t\t{line}" for line in _declaration(declared))
+        elements = sorted_elements(state.elements_of(declared.name))
+        if elements:
+            yield from _listed("\t\telements = {", "\t\t}", declared, elements)
+        yield "\t}"
+    for chain in state.chains:
+        yield ""
+        yield f"\tchain {chain.name} {{"
+        if chain.hook:
+            yield f"\t\t{_hook(chain)}"
+        yield from (f"\t\t{_rule(rule)}" for rule in chain.rules)
+        yield "\t}"
+
+
+def _kind(declared: Set) -> str:
+    return "map" if declared.data else "set"
+
+
+def _declaration(declared: Set) -> Iterator[str]:
+    yield f"type {' . '.join(declared.key)}" + (f" : {' . '.join(declared.data)}" if declared.data else "")
+    if declared.flags:
+        yield f"flags {', '.join(declared.flags)}"
+    if declared.timeout:
+        yield f"timeout {declared.timeout}s"
+    if declared.size:
+        yield f"size {declared.size}"
+    if declared.comment:
+        yield f'comment "{comment_text(declared.comment)}"'
+
+
+def _hook(chain: Chain) -> str:
+    hook = chain.hook
+    if hook is None:
+        return ""
+    return f"type {hook.type} hook {hook.hook} priority {hook.priority}; policy {hook.policy};"
+
+
+def _rule(rule: Rule) -> str:
+    return f'{rule.text} comment "{rule.mark}"'
+
+
+def _listed(head: str, tail: str, declared: Set, elements: Iterable[tuple[Element, Data]]) -> Iterator[str]:
+    """Show elements several to a line: a line is what a message of nft points to."""
+    yield head
+    line = "\t\t\t"
+    for key, data in elements:
+        shown = element_text(declared, key, data) + ","
+        if len(line) + len(shown) > _WIDTH:
+            yield line.rstrip()
+            line = "\t\t\t"
+        line += shown + " "
+    yield line.rstrip()
+    yield tail
+
+
+def transaction(plan: Plan) -> str:
+    """Give the text that does what the plan says, empty when there is nothing to do."""
+    if not plan:
+        return ""
+    if plan.whole:
+        return render(plan.want)
+    return "\n".join(_commands(plan)) + "\n"
+
+
+def _commands(plan: Plan) -> Iterator[str]:
+    want = plan.want
+    place = f"{want.family} {want.name}"
+    sets = {declared.name: declared for declared in want.sets}
+    if plan.wake:
+        yield f"add table {place}"
+    yield from (f"flush chain {place} {name}" for name in plan.flushed)
+    for name, change in plan.elements.items():
+        yield from _element_commands(f"delete element {place} {name}", sets[name], change.removed)
+    yield from (f"delete {_kind(declared)} {place} {declared.name}" for declared in plan.dropped_sets)
+    yield from (f"delete chain {place} {name}" for name in plan.dropped_chains)
+    for chain in plan.declared:
+        yield f"add chain {place} {chain.name}" + (f" {{ {_hook(chain)} }}" if chain.hook else "")
+    for declared in plan.new_sets:
+        yield f"add {_kind(declared)} {place} {declared.name} {{ {'; '.join(_declaration(declared))}; }}"
+        elements = tuple(sorted_elements(want.elements_of(declared.name)))
+        yield from _element_commands(f"add element {place} {declared.name}", declared, elements)
+    for name, change in plan.elements.items():
+        yield from _element_commands(f"add element {place} {name}", sets[name], change.added)
+    for chain in plan.filled:
+        yield from (f"add rule {place} {chain.name} {_rule(rule)}" for rule in chain.rules)
+
+
+def replaced_sets(plan: Plan) -> str:
+    """Give the text that fills the sets whose elements change anew, whatever they hold."""
+    want = plan.want
+    place = f"{want.family} {want.name}"
+    sets = {declared.name: declared for declared in want.sets}
+    lines: list[str] = []
+    for name in plan.elements:
+        lines.append(f"flush {_kind(sets[name])} {place} {name}")
+        elements = tuple(sorted_elements(want.elements_of(name)))
+        lines += _element_commands(f"add element {place} {name}", sets[name], elements)
+    return "\n".join(lines) + "\n"
+
+
+def _element_commands(command: str, declared: Set, elements: tuple[tuple[Element, Data], ...]) -> Iterator[str]:
+    for start in range(0, len(elements), _PER_COMMAND):
+        yield from _listed(f"{command} {{", "}", declared, elements[start : start + _PER_COMMAND])
