@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from podgate.model.frozen import Frozen
@@ -159,7 +160,7 @@ def _element_changes(have: State, want: State, kept: Iterable[str]) -> dict[str,
 
 
 def _by_key(elements: Iterable[tuple[Element, Data]]) -> list[tuple[Element, Data]]:
-    return sorted(elements, key=lambda element: element[0])
+    return sorted(elements, key=itemgetter(0))
 
 
 def sorted_elements(elements: Table[Element, Data]) -> list[tuple[Element, Data]]:

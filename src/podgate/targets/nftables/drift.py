@@ -4,7 +4,7 @@ Here: transactions, whose they are, and what they changed, in words. Not here: t
 Invariant: a transaction is ours only if we know who sent it: our own socket, or an nft that we started, while it ran.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -75,18 +75,17 @@ class Drift:
 
 
 def describe(events: Iterable[Event]) -> str:
-    """Say in words what changed: ``the table was deleted``, ``2 elements deleted from set keep``."""
+    """Say in words what changed: ``the table was deleted``, ``elements deleted from set keep``."""
     # What a rule brings along has a name of the kernel's own, as __set0: the rule says it all.
-    counted = Counter(event for event in events if not event.name.startswith("__"))
-    if any(event.noun == "table" and not event.added for event in counted):
+    changed = dict.fromkeys(event for event in events if not event.name.startswith("__"))
+    if any(event.noun == "table" and not event.added for event in changed):
         return "the table was deleted"
     parts = []
-    for event, count in counted.items():
+    for event in changed:
         verb = "added" if event.added else "deleted"
         if event.noun in _PREPOSITIONS:
             to, of, container = _PREPOSITIONS[event.noun]
-            amount = f"{count} {event.noun}{'' if count == 1 else 's'}"
-            parts.append(f"{amount} {verb} {to if event.added else of} {container} {event.name}")
+            parts.append(f"{event.noun}s {verb} {to if event.added else of} {container} {event.name}")
         else:
             parts.append(f"{event.noun} {event.name} {'added or changed' if event.added else verb}")
     if len(parts) > _SHOWN:

@@ -28,20 +28,22 @@ class DataType(Frozen, frozen=True):
     Attributes:
         number: nft's own number of the type, which it keeps with each set (``enum datatypes``, stable since 0.5).
         size: bytes.
+        has_prefixes: True where nft writes ``FIRST/BITS`` for an aligned block of values.
         host_order: True where the kernel compares the value in the machine's byte order (marks).
     """
 
     name: str
     number: int
     size: int
+    has_prefixes: bool = False
     host_order: bool = False
 
 
 TYPES: Final = {
     kind.name: kind
     for kind in (
-        DataType("ipv4_addr", 7, 4),
-        DataType("ipv6_addr", 8, 16),
+        DataType("ipv4_addr", 7, 4, has_prefixes=True),
+        DataType("ipv6_addr", 8, 16, has_prefixes=True),
         DataType("ether_addr", 9, 6),
         DataType("inet_proto", 12, 1),
         DataType("inet_service", 13, 2),
@@ -118,38 +120,37 @@ def _field_text(kind: DataType, value: bytes) -> str:
             return '"' + value.rstrip(b"\0").decode() + '"'
 
 
-def _fields(types: Sequence[str], value: bytes) -> list[bytes]:
-    if len(types) == 1:
-        return [value]
+def _fields(kinds: Sequence[DataType], value: bytes) -> list[bytes]:
     fields, offset = [], 0
-    for name in types:
-        size = TYPES[name].size
-        fields.append(value[offset : offset + size])
-        offset += (size + 3) // 4 * 4
+    for kind in kinds:
+        fields.append(value[offset : offset + kind.size])
+        offset += (kind.size + 3) // 4 * 4
     return fields
 
 
 def _range_text(kind: DataType, first: bytes, last: bytes) -> str:
     if first == last:
         return _field_text(kind, first)
-    if kind.name in ("ipv4_addr", "ipv6_addr"):
-        bits = kind.size * 8
+    if kind.has_prefixes:
         low, high = int.from_bytes(first, "big"), int.from_bytes(last, "big")
         size = high - low + 1
         if size & (size - 1) == 0 and low & (size - 1) == 0:
-            return f"{_field_text(kind, first)}/{bits - size.bit_length() + 1}"
+            return f"{_field_text(kind, first)}/{kind.size * 8 + 1 - size.bit_length()}"
     return f"{_field_text(kind, first)}-{_field_text(kind, last)}"
 
 
 def key_text(types: Sequence[str], key: Element, *, is_interval: bool) -> str:
-    """Show a key as nft reads it: ``10.0.0.0/8``, ``10.0.0.1-10.0.0.5``, ``10.0.0.1 . tcp . 80``."""
-    if not is_interval:
-        return " . ".join(
-            _field_text(TYPES[name], value) for name, value in zip(types, _fields(types, key), strict=True)
-        )
+    """Show a key as nft reads it: ``10.0.0.0/8``, ``10.0.0.1-10.0.0.5``, ``10.0.0.1 . tcp . 80``, ``*`` for any."""
+    if not key:
+        return "*"
     half = len(key) // 2
-    bounds = zip(types, _fields(types, key[:half]), _fields(types, key[half:]), strict=True)
-    return " . ".join(_range_text(TYPES[name], first, last) for name, first, last in bounds)
+    if len(types) == 1:
+        kind = TYPES[types[0]]
+        return _range_text(kind, key[:half], key[half:]) if is_interval else _field_text(kind, key)
+    kinds = [TYPES[name] for name in types]
+    if not is_interval:
+        return " . ".join(map(_field_text, kinds, _fields(kinds, key)))
+    return " . ".join(map(_range_text, kinds, _fields(kinds, key[:half]), _fields(kinds, key[half:])))
 
 
 def data_text(types: Sequence[str], data: Data) -> str:
