@@ -15,9 +15,12 @@ from hypothesis import HealthCheck, settings
 # "ci": the same examples on each run, so that a landing never fails by chance. "fuzz": for ./dev fuzz, until stopped.
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50, print_blob=True)
 settings.register_profile(
-    "fuzz", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "fuzz",
+    deadline=None,
+    max_examples=int(os.environ.get("PODGATE_FUZZ_EXAMPLES", "5000")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("PODGATE_TEST_PROFILE", "ci"))
 
 NAMESPACES = Path("/run/netns")
 
