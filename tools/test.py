@@ -4,7 +4,6 @@ Here: the stages. Not here: tests.
 Invariant: the test runner's closing line is the last thing that pytest prints, and a failed stage fails the whole.
 """
 
-import os
 import sys
 
 from tools.check import check
@@ -24,7 +23,6 @@ def main(arguments: list[str]) -> int:
     alone = chosen or any(argument.startswith("-n") for argument in rest)
     workers = () if alone else ("-n", "2", "--dist", "worksteal")
     durations = () if chosen or quick else ("--durations=10", "--durations-min=0.5")
-    os.environ.setdefault("PODGATE_TEST_PROFILE", "ci")
     stages.run("tests", python("-m", "pytest", *workers, *durations, *(QUICK if quick else ()), *rest))
     return stages.report()
 

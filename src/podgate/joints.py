@@ -5,6 +5,7 @@ Invariant: data flows one way (source -> Inputs -> Compiled -> Step -> target); 
 key, a Problem or a status, each a value.
 """
 
+import argparse
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -164,7 +165,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     resync: Callable[[StatesT], float | None] = lambda _states: None
 
 
-SettingsT_contra = TypeVar("SettingsT_contra", contravariant=True)
+SettingsT = TypeVar("SettingsT")
 
 
 class Sample(Frozen, frozen=True):
@@ -177,44 +178,110 @@ class Sample(Frozen, frozen=True):
     help: str = ""
 
 
-class Feature(Protocol[SettingsT_contra, StatesT]):
-    """What a feature declares to the host."""
+class Answered(Frozen, frozen=True):
+    """The answer of a verb that only looks: lines for people, values for programs, and an exit code."""
+
+    text: str
+    data: Any
+    code: int = 0
+
+
+class Feature(Protocol[SettingsT, StatesT]):
+    """What a feature declares to the command line and the host. Everything but ``steps`` is pure."""
 
     name: str
-    summary: str
+    settings: type[SettingsT]
 
-    def watches(self, settings: SettingsT_contra) -> tuple[Watch, ...]:
+    def watches(self, settings: SettingsT, node_name: str) -> tuple[Watch, ...]:
         """Say which Kubernetes objects are needed."""
         ...
 
-    def files(self, settings: SettingsT_contra) -> tuple[FileWatch, ...]:
+    def files(self, settings: SettingsT) -> tuple[FileWatch, ...]:
         """Say which node-local files are needed."""
         ...
 
-    def compiler(self, settings: SettingsT_contra) -> Callable[[Inputs], Compiled[StatesT]]:
+    def compiler(self, settings: SettingsT) -> Callable[[Inputs], Compiled[StatesT]]:
         """Give a compiler: pure but for the memory of its table operators."""
         ...
 
-    def steps(self, settings: SettingsT_contra) -> tuple[Step[StatesT, Any, Any], ...]:
-        """Give the steps, which hold the targets."""
+    def steps(self, settings: SettingsT) -> tuple[Step[StatesT, Any, Any], ...]:
+        """Give the steps, which hold the targets; nothing is opened before it is used."""
         ...
 
     def samples(self, states: StatesT) -> tuple[Sample, ...]:
-        """Give the feature's own metrics for a committed state."""
+        """Give the feature's own metrics."""
+        ...
+
+    def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:
+        """Make ``Inputs.kept`` out of states that were read back, by step; empty where they tell nothing."""
+        ...
+
+    def render(self, states: StatesT) -> Answered:
+        """Show the desired state."""
+        ...
+
+    def add_questions(self, parser: argparse.ArgumentParser) -> None:
+        """Add what ``explain`` asks for to its parser."""
+        ...
+
+    def explain(self, asked: argparse.Namespace, compiled: Compiled[StatesT], look: "Look") -> Answered:
+        """Answer a question. Raises QuestionError when it cannot be understood."""
+        ...
+
+    def check(self, compiled: Compiled[StatesT], look: "Look") -> Answered:
+        """Give findings; exit code 1 when there are any."""
         ...
 
 
+class QuestionError(Exception):
+    """A question that cannot be answered; the message says why and what to ask instead."""
+
+
+class Look(Protocol):
+    """What the verbs that only look may ask for beside the compiled states."""
+
+    inputs: Inputs
+
+    def where(self, ref: ObjectRef, field: str) -> str:
+        """Give the place of a field: ``PATH:LINE`` or ``Kind/NS/NAME:field``."""
+        ...
+
+    def foreign_nat(self) -> "ForeignNat":
+        """Read the address translation of others on this machine."""
+        ...
+
+
+class ForeignRule(Frozen, frozen=True):
+    """A rule in somebody else's table that may translate source addresses."""
+
+    table: str
+    chain: str
+    text: str
+
+
+class ForeignNat(Frozen, frozen=True):
+    """What was found of others' rules; ``unread`` says why nothing could be."""
+
+    rules: tuple[ForeignRule, ...] = ()
+    unread: str = ""
+
+
 __all__ = [
+    "Answered",
     "ApplyError",
     "Compiled",
     "Confirmed",
     "Drifted",
     "Feature",
     "Follower",
+    "ForeignNat",
+    "ForeignRule",
     "Inputs",
     "Key",
+    "Look",
     "Plan",
     "Problem",
+    "QuestionError",
     "Refused",
     "Sample",
     "Signal",

@@ -1,0 +1,36 @@
+"""``./dev fuzz NAME [EXAMPLES]``: property tests with many random examples, until one fails or they are through.
+
+Here: which tests belong to a name. Not here: the properties themselves; they are the ones that ``./dev test`` runs with
+few and always the same examples.
+Invariant: a failing example is printed so that it can become a case.
+"""
+
+import os
+import subprocess
+import sys
+
+from tools.stages import ROOT, python
+
+NAMES = {
+    "documents": ("tests/model/test_documents.py",),
+    "engine": ("tests/engine", "tests/model/test_table.py"),
+    "masquerade": ("tests/features/masquerade",),
+    "nftables": ("tests/targets/nftables",),
+    "pages": ("tests/observe",),
+    "sources": ("tests/sources",),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Search; give the exit code of pytest."""
+    if not arguments or arguments[0] not in NAMES:
+        print(f"usage: ./dev fuzz NAME [EXAMPLES], NAME one of: {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    examples = arguments[1] if len(arguments) > 1 else "20000"
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": "fuzz", "PODGATE_FUZZ_EXAMPLES": examples}
+    command = python("-m", "pytest", "-n", "2", "--timeout", "0", "-m", "not lab", *NAMES[arguments[0]])
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
