@@ -72,3 +72,32 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not link.startswith(("http://", "https://")) and not (path.parent / link).exists()
     ]
     assert dead == []
+
+
+def mapped_paths(page: str) -> list[str]:
+    """Give the paths of the first indented tree in a page: names by indentation, several files of one line apart."""
+    (block,) = re.findall(r"^```\n(src/.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    found: list[str] = []
+    parents: list[tuple[int, str]] = []
+    for line in block.splitlines():
+        depth = len(line) - len(line.lstrip())
+        while parents and parents[-1][0] >= depth:
+            parents.pop()
+        above = parents[-1][1] if parents else ""
+        names = [above + word for word in line.split("  ")[depth // 2 :][0].split()]
+        found += names
+        if names[-1].endswith("/"):
+            parents.append((depth, names[-1]))
+    return found
+
+
+def test_a_tree_is_read_by_its_indentation() -> None:
+    page = "```\nsrc/p/   root\n  a.py b.py  two\n  c/      folder\n    d.py\ntests/  other\n```\n"
+    assert mapped_paths(page) == ["src/p/", "src/p/a.py", "src/p/b.py", "src/p/c/", "src/p/c/d.py", "tests/"]
+
+
+def test_the_architectures_map_is_the_tree() -> None:
+    paths = mapped_paths((ROOT / "docs" / "architecture.md").read_text())
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    rooms = {path.name for path in (ROOT / "src" / "podgate").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert {path.split("/")[2] for path in paths if path.startswith("src/podgate/") and path.count("/") > 2} >= rooms
