@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.style.exceptions import LONG_FILES, LONG_FUNCTIONS, UNTESTED
+from tests.style.exceptions import CATCH_ALL, LONG_FILES, LONG_FUNCTIONS, UNTESTED
 from tests.style.reading import ROOT, SOURCE, name, python_files, tree
 
 MOST_LINES = 399
@@ -21,7 +21,6 @@ EMPTY_NAMES = re.compile("util|helper|manager|common", re.IGNORECASE)
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error")) + r")\b")
 FORBIDDEN_CATCHES = {"Exception", "BaseException"}
 PARTS = ("Not here: ", "Invariant: ")
-MAY_CATCH_ALL = {"src/podgate/engine/host.py"}
 
 Rule = Callable[[ast.Module], Iterator[str]]
 
@@ -49,6 +48,8 @@ def catches_of_everything(module: ast.Module) -> Iterator[str]:
     for node in ast.walk(module):
         if isinstance(node, ast.ExceptHandler):
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            if isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None:
+                continue  # cleans up and lets the exception go on
             if any(each is None or (isinstance(each, ast.Name) and each.id in FORBIDDEN_CATCHES) for each in caught):
                 yield f"line {node.lineno}"
         elif isinstance(node, ast.With):
@@ -73,6 +74,8 @@ BAD: dict[str, tuple[Rule, str, list[str]]] = {
     "catch in a tuple": (catches_of_everything, "try: ...\nexcept (OSError, BaseException): ...", ["line 2"]),
     "bare except": (catches_of_everything, "try: ...\nexcept: ...", ["line 2"]),
     "suppress Exception": (catches_of_everything, "with contextlib.suppress(Exception): ...", ["line 1"]),
+    "clean up and raise again": (catches_of_everything, "try: ...\nexcept BaseException:\n    f()\n    raise", []),
+    "raise another": (catches_of_everything, "try: ...\nexcept Exception:\n    raise ValueError", ["line 2"]),
     "catch OSError": (catches_of_everything, "try: ...\nexcept OSError: ...", []),
     "no docstring": (lambda module: iter(docstring_parts(module)), "x = 1", ["Not here: ", "Invariant: "]),
     "a whole docstring": (
@@ -126,7 +129,7 @@ def test_imports_are_absolute() -> None:
 
 def test_nothing_catches_everything() -> None:
     found = {name(path): lines for path in python_files() if (lines := list(catches_of_everything(tree(path))))}
-    assert {path: lines for path, lines in found.items() if path not in MAY_CATCH_ALL} == {}
+    assert found.keys() == CATCH_ALL.keys(), found
 
 
 def test_nothing_is_left_to_do() -> None:
