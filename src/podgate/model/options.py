@@ -71,7 +71,7 @@ class SettingsError(Exception):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Give `` (did you mean "x"?)`` for the known word nearest to ``word``, ignoring case; else an empty text."""
     by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.7)
     return f' (did you mean "{by_lower[near[0]]}"?)' if near else ""
 
 

@@ -5,6 +5,7 @@ and origins (reading.py).
 Invariant: a network that is given has no host bits and is of a family that is on; str() of it is what a kernel takes.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, NetmaskValueError
@@ -31,6 +32,12 @@ class CIDR(NamedTuple):
     warning: Complaint | None = None
 
 
+def shown(value: Any) -> str:
+    """Show a value that is of the wrong type, as JSON and shortened."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def read_cidr(value: Any, families: Sequence[Family]) -> CIDR | Complaint:
     """Read one entry of the list.
 
@@ -41,7 +48,7 @@ def read_cidr(value: Any, families: Sequence[Family]) -> CIDR | Complaint:
     if value is None:
         return Complaint("NullEntry", "the entry is empty (null): write a CIDR there, or remove the line")
     if not isinstance(value, str):
-        return Complaint("WrongType", f"{value!r} is not text: {_FORM}, in quotes")
+        return Complaint("WrongType", f"{shown(value)} is not text: {_FORM}")
     if value != value.strip():
         inner = read_cidr(value.strip(), families)
         fix = f'write "{inner.network}"' if isinstance(inner, CIDR) else _FORM

@@ -9,7 +9,7 @@ a text are reported at once. A warning changes nothing.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from podgate.features.masquerade.cidrs import CIDR, read_cidr
+from podgate.features.masquerade.cidrs import CIDR, read_cidr, shown
 from podgate.features.masquerade.config import CIDR_LIMIT, KEYS, RESYNC_INTERVAL, Config
 from podgate.features.masquerade.durations import NotADuration, parse, text_of
 from podgate.features.masquerade.prefixes import Entry, Origin
@@ -63,7 +63,8 @@ def read(text: Text, defaults: tuple[Entry, ...], families: Sequence[Family]) ->
     value = reader.document()
     config = reader.config(value, defaults if text.alone else ()) if isinstance(value, Mapping) else None
     failed = any(problem.severity == "error" for problem in reader.problems)
-    return Reading(None if failed else config, tuple(reader.problems))
+    order = list(value) if isinstance(value, Mapping) else []
+    return Reading(None if failed else config, reader.in_order(order))
 
 
 class _Reader:
@@ -80,6 +81,15 @@ class _Reader:
 
     def _complain(self, severity: Severity, reason: str, message: str, *parts: str | int) -> None:
         self.problems.append(Problem(self._text.ref, severity, reason, self._field(*parts), message))
+
+    def in_order(self, keys: Sequence[str]) -> tuple[Problem, ...]:
+        """Give the problems in the order of the keys in the text; those of the whole come first."""
+
+        def position(problem: Problem) -> int:
+            parts = split_path(problem.field)[len(self._prefix) :]
+            return keys.index(str(parts[0])) if parts else -1
+
+        return tuple(sorted(self.problems, key=position))
 
     def document(self) -> Any:
         """Give the first document; an empty text is an empty map."""
@@ -158,7 +168,7 @@ class _Reader:
             limit = int(limit)
         if isinstance(limit, bool) or not isinstance(limit, int):
             hint = ", without quotes" if isinstance(limit, str) and limit.strip().isdecimal() else ""
-            self._complain("error", "WrongType", f"{_shown(limit)} is not a whole number: write one{hint}", key)
+            self._complain("error", "WrongType", f"{shown(limit)} is not a whole number: write one{hint}", key)
             return CIDR_LIMIT
         if limit < 0:
             self._complain("error", "InvalidLimit", f"{limit} is less than 0: no list is that short", key)
@@ -184,7 +194,7 @@ class _Reader:
             return ()
         if not isinstance(items, list):
             form = f'"{items}"' if isinstance(items, str) and "," not in items else '"10.0.0.0/8"'
-            self._complain("error", "WrongType", f"{_shown(items)} is not a list: write [{form}]", key)
+            self._complain("error", "WrongType", f"{shown(items)} is not a list: write [{form}]", key)
             return ()
         if len(items) > limit:
             fix = f"set cidrLimit to {len(items)} or more, or join ranges"
@@ -208,7 +218,7 @@ class _Reader:
         if isinstance(given, bool):
             return given
         hint = ", without quotes" if isinstance(given, str) else ""
-        self._complain("error", "WrongType", f"{_shown(given)} is not true or false: write one of them{hint}", key)
+        self._complain("error", "WrongType", f"{shown(given)} is not true or false: write one of them{hint}", key)
         return False
 
     def _interval(self, value: Mapping[str, Any], keys: Mapping[str, str]) -> int:
@@ -224,7 +234,7 @@ class _Reader:
             self._complain("error", "InvalidDuration", 'it is empty: write "60s", or remove the key', key)
             return RESYNC_INTERVAL
         if not isinstance(given, str):
-            self._complain("error", "InvalidDuration", f'{_shown(given)} is not a duration: write "60s"', key)
+            self._complain("error", "InvalidDuration", f'{shown(given)} is not a duration: write "60s"', key)
             return RESYNC_INTERVAL
         return self._duration(given, key)
 
@@ -247,19 +257,11 @@ class _Reader:
 
 
 EMPTY_LIST: Final = (
-    "the list is empty: every destination but link-local is masqueraded, Pods on other nodes too; "
-    "list what should see Pod addresses, or remove the key for the built-in list"
+    "the list is empty, so that Pods on other nodes, too, see node addresses: list the ranges that should see Pod "
+    "addresses (the built-in list is 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16)"
 )
 
 
 def _word(value: Any) -> str:
     words: dict[type, str] = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "map"}
     return words.get(type(value), type(value).__name__)
-
-
-def _shown(value: Any) -> str:
-    """Show a wrong value, shortened."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = f'"{value}"' if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
