@@ -15,6 +15,11 @@ import yaml
 from podgate import __version__
 from podgate.features.masquerade.config import PRIVATE_RANGES, default_entries
 from podgate.features.masquerade.reading import Text, read
+from podgate.lab.fields import unhonoured
+from podgate.lab.selecting import allows
+from podgate.lab.shapes import Node
+from podgate.lab.shapes import PodSpec as ScheduledSpec
+from podgate.lab.validity import fault_of
 from podgate.model.frozen import file_ref
 from tests.deploy.manifest_schema import ConfigMap, Container, DaemonSet, PodSpec, ServiceAccount
 
@@ -213,3 +218,30 @@ def test_the_containerfile_installs_by_hash_and_has_a_target_per_name() -> None:
     copied = re.findall(r"^COPY (?!--from)(\S+) ", text, re.MULTILINE)
     assert copied
     assert [path for path in copied if not (DEPLOY.parent / path).exists()] == []
+
+
+@FOLDERS
+def test_an_api_server_takes_it_and_the_lab_honours_every_field(folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        manifest = document(path)
+        assert fault_of(manifest) is None
+    template = document(folder / "daemonset.yaml")["spec"]["template"]
+    assert unhonoured(template) == ()
+
+
+NODES = [
+    ("plain", DEFAULT, {}, True),
+    ("linux", DEFAULT, {"kubernetes.io/os": "linux"}, True),
+    ("windows", DEFAULT, {"kubernetes.io/os": "windows"}, False),
+    ("no label", LABELLED, {"kubernetes.io/os": "linux"}, False),
+    ("label", LABELLED, {"node.kubernetes.io/masq-agent-ds-ready": "true"}, True),
+    ("older label", LABELLED, {"beta.kubernetes.io/masq-agent-ds-ready": "true"}, True),
+    ("label says no", LABELLED, {"node.kubernetes.io/masq-agent-ds-ready": "false"}, False),
+]
+
+
+@pytest.mark.parametrize(("folder", "labels", "runs"), [row[1:] for row in NODES], ids=[row[0] for row in NODES])
+def test_which_nodes_run_it(folder: Path, labels: dict[str, str], runs: bool) -> None:
+    spec = document(folder / "daemonset.yaml")["spec"]["template"]["spec"]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": labels}}
+    assert allows(msgspec.convert(spec, ScheduledSpec), msgspec.convert(node, Node)) is runs
