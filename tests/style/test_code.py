@@ -59,6 +59,14 @@ def catches_of_everything(module: ast.Module) -> Iterator[str]:
                     yield from [f"line {node.lineno}"] * bool(named & FORBIDDEN_CATCHES)
 
 
+def imported(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
 def docstring_parts(module: ast.Module) -> list[str]:
     """Give which of the three parts of a module's docstring are missing."""
     text = ast.get_docstring(module) or ""
@@ -77,6 +85,11 @@ BAD: dict[str, tuple[Rule, str, list[str]]] = {
     "clean up and raise again": (catches_of_everything, "try: ...\nexcept BaseException:\n    f()\n    raise", []),
     "raise another": (catches_of_everything, "try: ...\nexcept Exception:\n    raise ValueError", ["line 2"]),
     "catch OSError": (catches_of_everything, "try: ...\nexcept OSError: ...", []),
+    "imports": (
+        imported,
+        "import a.b\nfrom c import d",
+        ["a.b", "c", "c.d"],
+    ),
     "no docstring": (lambda module: iter(docstring_parts(module)), "x = 1", ["Not here: ", "Invariant: "]),
     "a whole docstring": (
         lambda module: iter(docstring_parts(module)),
@@ -137,9 +150,13 @@ def test_nothing_is_left_to_do() -> None:
 
 
 def has_test(path: Path) -> bool:
-    """Say whether tests/ has, at the same place, a file test_NAME.py or test_NAME_SOMETHING.py."""
-    folder = ROOT / "tests" / path.parent.relative_to(SOURCE)
-    return any(folder.glob(f"test_{path.stem}.py")) or any(folder.glob(f"test_{path.stem}_*.py"))
+    """Say whether tests/ has, in the folder of the same place, a test file of that name or one that imports it."""
+    below = path.relative_to(SOURCE)
+    folder = ROOT / "tests" / below.parent
+    if any(folder.glob(f"test_{path.stem}.py")):
+        return True
+    module = ".".join(("podgate", *below.with_suffix("").parts))
+    return any(module in imported(tree(test)) for test in sorted(folder.glob("test_*.py")))
 
 
 def test_each_source_file_has_a_test_file() -> None:
