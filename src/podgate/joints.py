@@ -192,8 +192,8 @@ class Feature(Protocol[SettingsT, StatesT]):
     name: str
     settings: type[SettingsT]
 
-    def watches(self, settings: SettingsT, node_name: str) -> tuple[Watch, ...]:
-        """Say which Kubernetes objects are needed."""
+    def watches(self, settings: SettingsT, node_name: str | None) -> tuple[Watch, ...]:
+        """Say which Kubernetes objects are needed on a node; None: for questions about any node."""
         ...
 
     def files(self, settings: SettingsT) -> tuple[FileWatch, ...]:
@@ -246,8 +246,12 @@ class Look(Protocol):
         """Give the place of a field: ``PATH:LINE`` or ``Kind/NS/NAME:field``."""
         ...
 
-    def foreign_nat(self) -> "ForeignNat":
-        """Read the address translation of others on this machine."""
+    def line(self, ref: ObjectRef, field: str) -> int | None:
+        """Give the line of a field in a file."""
+        ...
+
+    def foreign_nat(self, ours: str) -> "ForeignNat":
+        """Read the address translation on this machine, but for our own table."""
         ...
 
 

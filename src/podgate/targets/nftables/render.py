@@ -5,7 +5,9 @@ Invariant: equal states give equal text, and loading a state's text gives that s
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from podgate.targets.nftables.diff import Plan, element_text, sorted_elements
 from podgate.targets.nftables.elements import Data, Element
@@ -30,6 +32,32 @@ def listing(state: State) -> str:
     if not state.present:
         return ""
     return "\n".join((f"table {state.family} {state.name} {{", *_body(state), "}")) + "\n"
+
+
+def state_json(state: State) -> dict[str, Any]:
+    """Give the table as values for programs; elements are as nft reads them."""
+    return {
+        "family": state.family,
+        "table": state.name,
+        "present": state.present,
+        "sets": [
+            {
+                "name": declared.name,
+                "elements": [
+                    element_text(declared, key, data) for key, data in sorted_elements(state.elements_of(declared.name))
+                ],
+            }
+            for declared in state.sets
+        ],
+        "chains": [
+            {
+                "name": chain.name,
+                "hook": msgspec.to_builtins(chain.hook),
+                "rules": [{"rule": rule.text, "comment": rule.comment} for rule in chain.rules],
+            }
+            for chain in state.chains
+        ],
+    }
 
 
 def _body(state: State) -> Iterator[str]:

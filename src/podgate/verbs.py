@@ -1,0 +1,216 @@
+"""What the verbs of a feature do, the same for every feature.
+
+Here: run, render, plan, explain, check and clean over joints.Feature. Not here: parsing the command line (cli.py), any
+feature or target by name.
+Invariant: the verbs that only look read files alone: no state directory, no privileges, nothing written.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from podgate.engine.host import Constant, Host, Sources, Work
+from podgate.engine.kept import KeptDirectory
+from podgate.engine.reconcile import bring_to
+from podgate.engine.single import AlreadyRunningError, only_one
+from podgate.engine.status import Status
+from podgate.joints import (
+    Answered,
+    ApplyError,
+    Compiled,
+    Feature,
+    ForeignNat,
+    Inputs,
+    QuestionError,
+    SourceError,
+)
+from podgate.model.frozen import ObjectRef
+from podgate.model.problems import Problem
+from podgate.model.snapshot import Absent, Snapshot, Watch
+from podgate.observe.logs import stderr_log
+from podgate.observe.pages import Listen, Page, parse_listen
+from podgate.sources.files import FileSource, load_files
+from podgate.sources.locate import Locator
+from podgate.sources.machine import MachineSource, load_machine
+from podgate.sources.manifests import ManifestSource, load_snapshot
+from podgate.sources.netfilter import load_foreign_nat
+
+AnyFeature = Feature[Any, Any]
+SOURCE_VARIABLE: Final = "PODGATE_SOURCE"
+NODE_VARIABLE: Final = "NODE_NAME"
+
+
+class BadInput(Exception):  # noqa: N818 - it is the user's, and never shown by name
+    """Input with errors; each line is one problem with its place."""
+
+
+def perform(
+    verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespace, environ: Mapping[str, str]
+) -> int:
+    """Do one verb; give the exit code."""
+    try:
+        if verb == "run":
+            return _run(feature, settings, environ)
+        if verb == "clean":
+            answered = asyncio.run(_clean(feature, settings))
+        else:
+            look = Looking(feature, settings, environ)
+            answered = _look(verb, feature, settings, asked, look)
+    except (QuestionError, SourceError) as error:
+        return _complain(feature, verb, str(error), 2)
+    except BadInput as error:
+        print(error, file=sys.stderr)
+        return 2
+    except AlreadyRunningError as error:
+        return _complain(feature, verb, str(error), 1)
+    except ApplyError as error:
+        return _complain(feature, verb, str(error), 2 if verb == "plan" else 1)
+    print(json.dumps(answered.data, indent=2) if asked.output == "json" else answered.text.rstrip("\n"))
+    return answered.code
+
+
+def _complain(feature: AnyFeature, verb: str, message: str, code: int) -> int:
+    print(f"podgate {feature.name} {verb}: {message}", file=sys.stderr)
+    return code
+
+
+class Looking:
+    """The inputs of the verbs that only look, read once."""
+
+    def __init__(self, feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> None:
+        node_name = node_name_of(settings, environ)
+        watches = feature.watches(settings, None)
+        path = settings.source or environ.get(SOURCE_VARIABLE)
+        snapshot = load_snapshot(path, watches) if path else without_source(watches)
+        files = load_files(feature.files(settings))
+        self._locator = Locator(path)
+        machine = load_machine(node_name)
+        self.inputs = Inputs(snapshot, files, machine)
+
+    def where(self, ref: ObjectRef, field: str) -> str:
+        """Give the place of a field."""
+        return self._locator.where(ref, field, self.inputs.files)
+
+    def line(self, ref: ObjectRef, field: str) -> int | None:
+        """Give the line of a field in a file."""
+        return self._locator.line(ref, field, self.inputs.files)
+
+    def foreign_nat(self, ours: str) -> ForeignNat:
+        """Read the address translation of others."""
+        return load_foreign_nat(ours)
+
+    def describe(self, problem: Problem) -> str:
+        """Give a problem as a line."""
+        return self._locator.describe(problem, self.inputs.files)
+
+
+def node_name_of(settings: Any, environ: Mapping[str, str]) -> str:
+    """Give this node's name: ``--node-name``, ``$NODE_NAME``, the host name."""
+    return settings.node_name or environ.get(NODE_VARIABLE) or socket.gethostname()
+
+
+def without_source(watches: tuple[Watch, ...]) -> Snapshot:
+    """Give the snapshot of a node that has no source."""
+    return Snapshot({watch.kind.kind: Absent("no source") for watch in watches})
+
+
+def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespace, look: Looking) -> Answered:
+    compiled = feature.compiler(settings)(look.inputs)
+    problems = [problem for group in compiled.problems.values() for problem in group]
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise BadInput("\n".join(look.describe(problem) for problem in sorted(problems)))
+    if verb != "check":
+        for problem in sorted(problems):
+            print(look.describe(problem), file=sys.stderr)
+    match verb:
+        case "render":
+            return feature.render(compiled.states)
+        case "explain":
+            return feature.explain(asked, compiled, look)
+        case "check":
+            return feature.check(compiled, look)
+        case _:
+            return asyncio.run(_plan(feature, settings, compiled))
+
+
+async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> Answered:
+    """Compare with the live system; changes nothing."""
+    rows = []
+    for step in feature.steps(settings):
+        plan = step.target.diff(await step.target.read(), step.want(compiled.states))
+        rows.append({"step": step.name, "differs": bool(plan), "plan": str(plan) if plan else ""})
+    text = "\n".join(f"{row['step']}:\n{row['plan']}" for row in rows if row["differs"]) or "no difference"
+    return Answered(text, rows, 1 if any(row["differs"] for row in rows) else 0)
+
+
+async def _clean(feature: AnyFeature, settings: Any) -> Answered:
+    """Remove what is ours, and what was kept."""
+    with only_one(feature.name):
+        rows = [
+            {"step": step.name, "removed": str(await bring_to(step, step.empty))} for step in feature.steps(settings)
+        ]
+        forgot = KeptDirectory(Path(settings.state_dir)).forget()
+    lines = [f"{row['step']}: {row['removed']}" for row in rows if row["removed"]]
+    lines += [f"{settings.state_dir}: removed what was kept there"] if forgot else []
+    return Answered("\n".join(lines) or "nothing of ours was there", {"steps": rows, "kept_removed": forgot})
+
+
+def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
+    log = stderr_log(environ)
+    node_name = node_name_of(settings, environ)
+    watches = feature.watches(settings, node_name)
+    path = settings.source or environ.get(SOURCE_VARIABLE)
+    locator = Locator(path)
+    sources = Sources(
+        objects=ManifestSource(path, watches) if path else Constant(without_source(watches)),
+        files=FileSource(feature.files(settings)),
+        machine=MachineSource(node_name),
+    )
+    steps = feature.steps(settings)
+    work = Work(
+        compiler=feature.compiler(settings),
+        steps=steps,
+        samples=feature.samples,
+        recover=feature.recover,
+        describe=lambda problem, inputs: locator.describe(problem, inputs.files),
+    )
+    status = Status(feature.name, [step.name for step in steps], log)
+    log.info("starting", feature=feature.name, node=node_name, source=path or "none")
+    with only_one(feature.name):
+        code = asyncio.run(
+            _serve(Host(work, sources, KeptDirectory(Path(settings.state_dir)), status), settings, status)
+        )
+        if settings.clean_on_exit:
+            for step in steps:
+                asyncio.run(bring_to(step, step.empty))
+            log.info("cleaned")
+    log.info("stopped", rules="removed" if settings.clean_on_exit else "stay in force")
+    return code
+
+
+async def _serve(host: Host[Any], settings: Any, status: Status) -> int:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    # What was imported stays for ever: a collection need not walk it again and again.
+    gc.freeze()
+    return await host.run(stop, once=settings.once, listen={} if settings.once else _pages(settings, status))
+
+
+def _pages(settings: Any, status: Status) -> dict[Listen, dict[str, Page]]:
+    """Say which pages are served where; equal addresses share one server."""
+    pages: dict[Listen, dict[str, Page]] = {}
+    if settings.metrics_addr:
+        pages.setdefault(parse_listen(settings.metrics_addr), {})["/metrics"] = status.metrics
+    health = settings.health_addr or settings.metrics_addr
+    if health:
+        pages.setdefault(parse_listen(health), {}).update({"/healthz": status.healthz, "/readyz": status.readyz})
+    return pages
