@@ -14,6 +14,7 @@ from podgate.features.masquerade.foreign import ForeignRule
 from podgate.features.masquerade.intent import Intent, Spans
 from podgate.features.masquerade.prefixes import networks_of
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
+from podgate.features.masquerade.to_nftables import Writer
 from podgate.joints import Compiled, Inputs
 from podgate.model.documents import locate, parse
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
@@ -27,10 +28,11 @@ from podgate.model.options import settings_from
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Listed, Snapshot
 from podgate.model.table import Table
+from podgate.targets.nftables.render import render
 from tests.support.cases import Case, read_cases
 
 CASES = read_cases(*sorted((Path(__file__).parent / "cases").glob("*.case")))
-EXPECTED = ("outcome", "own", "explain", "check")
+EXPECTED = ("outcome", "own", "rules", "explain", "check")
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -48,6 +50,8 @@ def actual(case: Case, name: str, lines: list[str]) -> list[str]:
         return outcome(compiled, inputs)
     if name == "own":
         return [shown(part.own_pods) for part in compiled.states.families]
+    if name == "rules":
+        return [line for line in render(Writer("ip")(compiled.states)).splitlines() if line.strip()]
     if name == "explain":
         return [f"{question.strip()} -> {answered(question, compiled.states, inputs)}" for question in questions(lines)]
     return [printed(problem, inputs) for problem in check(compiled.states, inputs, foreign_of(case))] or ["nothing"]
