@@ -1,0 +1,167 @@
+"""ManifestSource: a folder or file of manifests, or a lab's folder of objects, as a source of Kubernetes objects.
+
+Here: which files are read, what stays when one goes bad, the snapshot that follows. Not here: parsing (objects.py),
+which file wins (claims.py), following files (following.py).
+Invariant: a file that cannot be read or parsed keeps the objects that it gave last, and has a Problem; a file that is
+gone gives none. A kind without any object is Listed and empty.
+
+A folder is read with the folders in it: ``.yaml``, ``.yml``, ``.json``, ``.jsonl``; hidden names are left out. A folder
+with the marker ``.podgate-lab`` is a lab's: its files are only ever renamed into place, so nothing waits, and
+``NAME.status.json`` holds the status of the object in ``NAME.json``.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, Final
+
+from podgate.model.documents import parse_json
+from podgate.model.fieldpath import field_path
+from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
+from podgate.model.frozen import file_ref
+from podgate.model.problems import Problem
+from podgate.model.snapshot import Absent, Listed, Snapshot, Watch
+from podgate.sources.claims import Claims, conflict_problem
+from podgate.sources.following import Root, followed, load
+from podgate.sources.objects import FileObjects, Wanted, read_objects
+from podgate.sources.settling import AT_ONCE, Pace
+
+SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl")
+MARKER: Final = ".podgate-lab"
+MAX_BYTES: Final = 256 << 20
+"""A larger file is Unreadable: 30,000 objects in one List stay well below."""
+
+_STATUS: Final = ".status.json"
+
+
+class ManifestSource:
+    """The objects below a path that some watches ask for.
+
+    Args:
+        path: a folder or a file.
+        watches: kinds, namespaces and selectors; raises ValueError for a selector that an API server would refuse.
+    """
+
+    def __init__(self, path: str, watches: tuple[Watch, ...]) -> None:
+        self._path = path
+        self._wanted = Wanted(watches)
+
+    async def values(self) -> AsyncIterator[Snapshot]:
+        """Give the objects now, and again whenever one, or a complaint about one, differs.
+
+        Raises:
+            SourceError: the kernel refuses to watch.
+        """
+        reading = Reading(self._path, self._wanted)
+        given: Snapshot | None = None
+        async for contents in followed(_roots(self._path)):
+            snapshot = reading.snapshot(contents)
+            if snapshot != given:
+                given = snapshot
+                yield snapshot
+
+
+def load_snapshot(path: str, watches: tuple[Watch, ...]) -> Snapshot:
+    """Give the objects once, for verbs that do not wait."""
+    return Reading(path, Wanted(watches)).snapshot(load_manifests(path))
+
+
+def load_manifests(path: str) -> Mapping[str, FileContent]:
+    """Give the files of a folder of manifests, or the one file, by path."""
+    return load(_roots(path))
+
+
+def _roots(path: str) -> tuple[Root, ...]:
+    pace = AT_ONCE if is_lab(path) else Pace()
+    return (Root(path=path, wanted=_is_manifest, recursive=True, limit=MAX_BYTES, pace=pace),)
+
+
+def is_lab(path: str) -> bool:
+    """Say whether this is a lab's folder of objects."""
+    return os.path.exists(os.path.join(path, MARKER))
+
+
+def _is_manifest(name: str, is_directory: bool) -> bool:
+    return not name.startswith(".") and (is_directory or name.endswith(SUFFIXES))
+
+
+class Reading:
+    """From the contents of the files, again and again, to the snapshot: only files that differ are parsed again."""
+
+    def __init__(self, path: str, wanted: Wanted) -> None:
+        self._path = path
+        self._wanted = wanted
+        self._claims = Claims(wanted.kinds)
+        self._contents: Mapping[str, tuple[FileContent, FileContent | None]] = {}
+        self._files: dict[str, FileObjects] = {}
+        self._lab = is_lab(path)
+
+    def snapshot(self, contents: Mapping[str, FileContent]) -> Snapshot:
+        """Give the snapshot for these contents; what cannot be read or parsed gives what it gave before."""
+        root = contents[self._path]
+        if isinstance(root, Missing | Unreadable):
+            return self._without_root(root)
+        fresh = dict(self._with_status(contents))
+        changed = {path: pair for path, pair in fresh.items() if self._contents.get(path) != pair}
+        gone = self._contents.keys() - fresh.keys()
+        self._contents = fresh
+        for path, (content, status) in changed.items():
+            self._files[path] = self._file(path, content, status)
+        for path in gone:
+            del self._files[path]
+        self._claims.update({path: self._files[path].objects for path in changed} | {path: {} for path in gone})
+        return self._made(tuple(self._problems()))
+
+    def _with_status(
+        self, contents: Mapping[str, FileContent]
+    ) -> Iterator[tuple[str, tuple[FileContent, FileContent | None]]]:
+        for path, content in contents.items():
+            if isinstance(content, Directory) or (self._lab and path.endswith(_STATUS)):
+                continue
+            beside = path.removesuffix(".json") + _STATUS
+            yield path, (content, contents.get(beside) if self._lab and path.endswith(".json") else None)
+
+    def _file(self, path: str, content: FileContent, status: FileContent | None) -> FileObjects:
+        before = self._files.get(path, FileObjects())
+        if not isinstance(content, Present):
+            why = content.why if isinstance(content, Unreadable) else "it is not there"
+            problem = Problem(file_ref(path), "error", "Unreadable", "", f"cannot be read: {why}")
+            return FileObjects(before.objects, before.places, (problem,), parsed=False)
+        now = read_objects(path, content.data, self._wanted, _status_in(status))
+        if not now.parsed:
+            return FileObjects(before.objects, before.places, now.problems, parsed=False)
+        # An equal object stays the value that it was: whoever compares by identity sees no change.
+        objects = {
+            ref: before.objects[ref] if before.objects.get(ref) == obj else obj for ref, obj in now.objects.items()
+        }
+        kept = {ref: before.objects[ref] for ref in now.broken if ref in before.objects and ref not in objects}
+        places = {**{ref: before.places[ref] for ref in kept}, **now.places}
+        return FileObjects({**objects, **kept}, places, now.problems, now.broken)
+
+    def _problems(self) -> Iterator[Problem]:
+        for path in sorted(self._files):
+            yield from self._files[path].problems
+        for path, ref, winner in self._claims.conflicts():
+            place = self._files[path].places[ref]
+            field = field_path((place.document, *place.parts, "metadata", "name"))
+            yield conflict_problem(path, ref, winner, field)
+
+    def _without_root(self, root: Missing | Unreadable) -> Snapshot:
+        """Keep what was there: a source that vanishes as a whole is a fault, not a wish."""
+        why = root.why if isinstance(root, Unreadable) else "there is no such file or folder"
+        message = f"no objects can be read here: {why}; correct --source, or put the files there"
+        fault = Problem(file_ref(self._path), "error", "Unreadable", "", message)
+        if not self._contents:
+            return Snapshot(dict.fromkeys(self._wanted.kinds, Absent("no source")), (fault,))
+        return self._made((fault,))
+
+    def _made(self, faults: tuple[Problem, ...]) -> Snapshot:
+        kinds = {kind: Listed(table) for kind, table in self._claims.tables.items()}
+        return Snapshot(kinds, faults)
+
+
+def _status_in(content: FileContent | None) -> Any:
+    """Read a lab's status file; None if there is none, or it is no map, which only a foreign hand can have written."""
+    if not isinstance(content, Present):
+        return None
+    documents = parse_json(content.data).documents
+    return documents[0] if documents else None

@@ -1,0 +1,214 @@
+"""Objects in a manifest file: the text of one file becomes the objects that some watches ask for. Pure.
+
+Here: documents, Lists, kinds, namespaces, selectors, decoding; and where an object stands. Not here: several files
+(claims.py), and following them (manifests.py).
+Invariant: nothing raises on any text; what cannot be used is a Problem, on the object where it has a name, else on the
+file, with the document's index in front of the field: ``[2].spec.podCIDR``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from podgate.model.documents import Parsed, parse, parse_json, parse_json_lines
+from podgate.model.fieldpath import Part, field_path
+from podgate.model.frozen import Frozen, ObjectRef, file_ref
+from podgate.model.kinds.meta import ApiObject
+from podgate.model.problems import Problem
+from podgate.model.selectors import Selector, field_selector, label_selector, matches_fields, matches_labels
+from podgate.model.snapshot import Kind, Watch
+
+_READERS: Final = {".json": parse_json, ".jsonl": parse_json_lines}
+_WHERE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
+_WORDS: Final = {"`str`": "text", "`int`": "a whole number", "`bool`": "true or false", "`object`": "a map",
+                 "`array`": "a list", "`float`": "a number"}  # fmt: skip
+
+
+class Place(Frozen, frozen=True):
+    """Where in a file an object stands: the document's index, and the parts that lead to it inside (of a List)."""
+
+    document: int
+    parts: tuple[Part, ...] = ()
+
+
+class FileObjects(Frozen, frozen=True):
+    """What a file gives.
+
+    Attributes:
+        objects: the watched objects; of two with one reference the first.
+        places: where each of them stands.
+        problems: what is wrong with the file, or with objects in it.
+        broken: objects that are there and cannot be decoded: what they were before still counts.
+        parsed: False when the text is not YAML or JSON to its end, so that what it gave before still counts.
+    """
+
+    objects: Mapping[ObjectRef, ApiObject] = {}
+    places: Mapping[ObjectRef, Place] = {}
+    problems: tuple[Problem, ...] = ()
+    broken: frozenset[ObjectRef] = frozenset()
+    parsed: bool = True
+
+
+class Wanted:
+    """Which objects some watches ask for."""
+
+    def __init__(self, watches: Iterable[Watch]) -> None:
+        self._by_type: dict[tuple[str, str], list[tuple[Watch, Selector, Selector]]] = {}
+        self.kinds: dict[str, Kind[Any]] = {}
+        for watch in watches:
+            selectors = (label_selector(watch.label_selector), field_selector(watch.field_selector))
+            self._by_type.setdefault((watch.kind.api_version, watch.kind.kind), []).append((watch, *selectors))
+            self.kinds[watch.kind.kind] = watch.kind
+
+    def kind_of(self, obj: Mapping[str, Any]) -> Kind[Any] | None:
+        """Give the watched kind of an object, or None if nobody watches its kind."""
+        found = self._by_type.get((_text(obj, "apiVersion"), _text(obj, "kind")))
+        return found[0][0].kind if found else None
+
+    def selects(self, obj: Mapping[str, Any], ref: ObjectRef) -> bool:
+        """Say whether a watch selects an object of a watched kind, from its JSON, before it is decoded."""
+        metadata = {**obj["metadata"], "namespace": ref.namespace}
+        labels = metadata.get("labels")
+        return any(
+            watch.namespace in ("", ref.namespace)
+            and matches_labels(wanted, labels if isinstance(labels, dict) else {})
+            and matches_fields(fields, {**obj, "metadata": metadata})
+            for watch, wanted, fields in self._by_type[_text(obj, "apiVersion"), _text(obj, "kind")]
+        )
+
+
+def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> FileObjects:
+    """Read a manifest file.
+
+    Args:
+        path: its name says the format: ``.json`` and ``.jsonl`` are strict, anything else is YAML.
+        data: its content.
+        wanted: which objects are asked for.
+        status: what to put under ``status`` of the object (a lab keeps it in a file of its own).
+    """
+    parsed = parsed_file(path, data)
+    problems = [
+        Problem(file_ref(path), "error" if fault.fatal else "warning", "Syntax" if fault.fatal else "Suspicious", "",
+                str(fault))
+        for fault in parsed.faults
+    ]  # fmt: skip
+    objects: dict[ObjectRef, ApiObject] = {}
+    places: dict[ObjectRef, Place] = {}
+    broken: set[ObjectRef] = set()
+    for place, obj in objects_in(parsed):
+        if isinstance(status, dict) and isinstance(obj, dict):
+            obj = {**obj, "status": status}  # noqa: PLW2901 - the object, completed
+        read = _read(path, place, obj, wanted)
+        if isinstance(read, Problem):
+            problems.append(read)
+            if read.ref.kind != "File":
+                broken.add(read.ref)
+        elif read is not None:
+            ref, decoded = read
+            if ref in objects:
+                problems.append(_twice(path, place, ref))
+            else:
+                objects[ref], places[ref] = decoded, place
+    return FileObjects(objects, places, tuple(problems), frozenset(broken), parsed=parsed.fatal is None)
+
+
+def parsed_file(path: str, data: bytes) -> Parsed:
+    """Parse by the file's name."""
+    suffix = path[path.rfind(".") :] if "." in path else ""
+    return _READERS.get(suffix, parse)(data)
+
+
+def objects_in(parsed: Parsed) -> Iterator[tuple[Place, Any]]:
+    """Give each object with its place; the items of a ``List`` one by one. Empty documents are skipped."""
+    for index, document in enumerate(parsed.documents):
+        if document is not None:
+            yield from _flat(Place(index), document)
+
+
+def _flat(place: Place, obj: Any) -> Iterator[tuple[Place, Any]]:
+    kind = _text(obj, "kind")
+    items = obj.get("items") if isinstance(obj, dict) else None
+    if not kind.endswith("List") or not isinstance(items, list):
+        yield place, obj
+        return
+    # The API's own lists (PodList) leave type and version out of their items.
+    implied = {"apiVersion": _text(obj, "apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+    for index, item in enumerate(items):
+        whole = {**implied, **item} if isinstance(item, dict) else item
+        yield from _flat(Place(place.document, (*place.parts, "items", index)), whole)
+
+
+def raw_ref(obj: Any, kind: Kind[Any] | None) -> ObjectRef | None:
+    """Give the reference to an object that has not been decoded; None if it does not say enough."""
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    name = _text(metadata, "name")
+    if not name or not _text(obj, "kind"):
+        return None
+    namespace = _text(metadata, "namespace")
+    if kind is not None:
+        namespace = (namespace or "default") if kind.namespaced else ""
+    return ObjectRef(_text(obj, "kind"), name, namespace)
+
+
+def _read(path: str, place: Place, obj: Any, wanted: Wanted) -> tuple[ObjectRef, ApiObject] | Problem | None:
+    """Decode one object: None if nobody asks for it."""
+    if not isinstance(obj, dict):
+        return _misplaced(path, place, (), "this is not a Kubernetes object: write apiVersion, kind and metadata")
+    for key in ("apiVersion", "kind"):
+        if not _text(obj, key):
+            return _misplaced(path, place, (key,), f"{key} is missing: write the kind's own, as apiVersion: v1")
+    kind = wanted.kind_of(obj)
+    if kind is None:
+        return None
+    ref = raw_ref(obj, kind)
+    if ref is None:
+        return _misplaced(path, place, ("metadata", "name"), "the object has no name: give it one")
+    if not wanted.selects(obj, ref):
+        return None
+    try:
+        return ref, msgspec.convert(_completed(obj, ref), kind.decodes_to)
+    except msgspec.ValidationError as error:
+        return _invalid(ref, str(error))
+
+
+def _completed(obj: Mapping[str, Any], ref: ObjectRef) -> Any:
+    """Do as an API server does: null is the same as absent, and a namespaced object is in some namespace."""
+    plain = _without_nulls(obj)
+    return {**plain, "metadata": {**plain["metadata"], "namespace": ref.namespace}}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _misplaced(path: str, place: Place, parts: tuple[Part, ...], message: str) -> Problem:
+    field = field_path((place.document, *place.parts, *parts))
+    return Problem(file_ref(path), "error", "NotAnObject", field, message)
+
+
+def _twice(path: str, place: Place, ref: ObjectRef) -> Problem:
+    field = field_path((place.document, *place.parts, "metadata", "name"))
+    return Problem(
+        file_ref(path), "warning", "Duplicate", field, f"{ref} is in this file twice; the first one counts: remove one"
+    )
+
+
+def _invalid(ref: ObjectRef, complaint: str) -> Problem:
+    """Put msgspec's complaint, ``Expected `str`, got `int` - at `$.spec.podCIDR```, into our form."""
+    found = _WHERE.fullmatch(complaint)
+    what, path = (found["what"], found["path"] or "$") if found else (complaint, "$")
+    for word, ours in _WORDS.items():
+        what = what.replace(word, ours)
+    # Keys of maps are shown as [...]: what is before them is as near as one gets.
+    field = path.removeprefix("$").removeprefix(".").split("[...]")[0]
+    message = f"{what[:1].lower()}{what[1:]}: correct it"
+    return Problem(ref, "error", "Invalid", field, message)
+
+
+def _text(obj: Any, key: str) -> str:
+    value = obj.get(key) if isinstance(obj, dict) else None
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,144 @@
+"""Locate: messages name the file and line of what they are about.
+
+Here: problems about files, objects, and texts in objects, each with the line it must print. Not here: who prints.
+Invariant: each expected line is checked against real text, by the number of its line.
+"""
+
+import json
+
+import pytest
+
+from podgate.model.documents import parse
+from podgate.model.files import FileContent, Missing, Present
+from podgate.model.frozen import ObjectRef, file_ref
+from podgate.model.kinds.config import CONFIG_MAP
+from podgate.model.problems import Problem
+from podgate.sources.locate import Locator
+
+CONFIG = b"""# first
+nonMasqueradeCIDRs:
+  - 10.0.0.0/8
+  - 10.0.0.1/8
+masqLinkLocal: maybe
+"""
+LITERAL = b"""apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: agent
+  namespace: kube-system
+data:
+  config: |
+    nonMasqueradeCIDRs:
+      - 10.0.0.0/8
+      - 10.0.0.1/8
+  other.yaml: "a: 1\\nb: [1]\\n"
+  tab: |-  # a comment
+    a:
+    \t- b
+"""
+OBJECT = {"metadata": {"name": "x"}, "kind": "ConfigMap", "data": {"config": "a:\n  - 1\n"}}
+LIST = json.dumps({"kind": "List", "items": [{"kind": "Node", "metadata": {"name": "n"}}, OBJECT]}, indent=1).encode()
+
+FILES: dict[str, FileContent] = {"/etc/config/a": Present(CONFIG), "/etc/config/none": Missing()}
+MANIFESTS: dict[str, FileContent] = {
+    "m/b.yaml": Present(LITERAL),
+    "m/list.json": Present(LIST),
+    "m/z.yaml": Present(LITERAL),
+    "m/bad.yaml": Present(b"a: 1\n---\n\tb\n"),
+    "m/wrong.yaml": Present(b"---\na: 1\n---\nkind: Pod\nmetadata:\n  uid: x\n"),
+}
+LISTED = ObjectRef("ConfigMap", "x", "default")
+OTHER = 'data["other.yaml"].b[0]'
+AGENT = ObjectRef("ConfigMap", "agent", "kube-system")
+INNER_TAB = str(parse(b"a:\n\t- b\n").faults[0])
+OUTER_TAB = str(parse(b"a: 1\n---\n\tb\n").faults[0])
+
+
+def locator() -> Locator:
+    return Locator(FILES, lambda: MANIFESTS, (CONFIG_MAP,))
+
+
+def line_of(text: bytes, part: bytes) -> int:
+    return next(number for number, line in enumerate(text.split(b"\n"), 1) if part in line)
+
+
+CASES: list[tuple[Problem, str]] = [
+    (
+        Problem(file_ref("/etc/config/a"), "error", "R", "nonMasqueradeCIDRs[1]", "bad"),
+        "/etc/config/a:4: error: nonMasqueradeCIDRs[1]: bad",
+    ),
+    (Problem(file_ref("/etc/config/a"), "warning", "R", "", "odd"), "/etc/config/a:2: warning: odd"),
+    (Problem(file_ref("/etc/config/none"), "warning", "R", "", "gone"), "/etc/config/none: warning: gone"),
+    (Problem(file_ref("/etc/other"), "error", "R", "a.b", "gone"), "/etc/other: error: a.b: gone"),
+    (
+        Problem(file_ref("m/wrong.yaml"), "error", "R", "[1].metadata.name", "no name"),
+        "m/wrong.yaml:5: error: metadata.name: no name",
+    ),
+    (
+        Problem(file_ref("m/bad.yaml"), "error", "Syntax", "", OUTER_TAB),
+        f"m/bad.yaml:3: error: {OUTER_TAB.split(': ', 1)[1]}",
+    ),
+    (
+        Problem(AGENT, "error", "R", "data.config.nonMasqueradeCIDRs[1]", "bad"),
+        f"m/b.yaml:{line_of(LITERAL, b'10.0.0.1/8')}: error: {AGENT}: data.config.nonMasqueradeCIDRs[1]: bad",
+    ),
+    (
+        Problem(AGENT, "error", "R", OTHER, "bad"),
+        f'm/b.yaml:{line_of(LITERAL, b"other.yaml")} (line 2 of data["other.yaml"]): error: {AGENT}: {OTHER}: bad',
+    ),
+    (
+        Problem(AGENT, "error", "Syntax", "data.tab", INNER_TAB),
+        f"m/b.yaml:{line_of(LITERAL, b'- b')}: error: {AGENT}: data.tab: {INNER_TAB.split(': ', 1)[1]}",
+    ),
+    (Problem(AGENT, "warning", "R", "data.config", "empty"), f"m/b.yaml:11: warning: {AGENT}: data.config: empty"),
+    (Problem(AGENT, "warning", "R", "data", "no key"), f"m/b.yaml:10: warning: {AGENT}: data: no key"),
+    (Problem(AGENT, "warning", "R", "", "odd"), f"m/b.yaml:5: warning: {AGENT}: odd"),
+    (
+        Problem(LISTED, "error", "R", "data.config.a[0]", "bad"),
+        f"m/list.json:{line_of(LIST, b'config')} (line 2 of data.config): error: {LISTED}: data.config.a[0]: bad",
+    ),
+    (
+        Problem(ObjectRef("Node", "unknown"), "warning", "R", "spec", "no such node"),
+        "Node/unknown: warning: spec: no such node",
+    ),
+]
+
+
+@pytest.mark.parametrize(("problem", "expected"), CASES)
+def test_a_problem_names_its_line(problem: Problem, expected: str) -> None:
+    assert locator().format_problem(problem) == expected
+
+
+@pytest.mark.parametrize(
+    ("ref", "field", "expected"),
+    [
+        (file_ref("/etc/config/a"), "nonMasqueradeCIDRs[0]", "/etc/config/a:3"),
+        (file_ref("/etc/config/a"), "unknown.field", "/etc/config/a:2"),
+        (file_ref("/etc/config/none"), "", "/etc/config/none"),
+        (AGENT, "data.config.nonMasqueradeCIDRs[1]", f"{AGENT}:data.config.nonMasqueradeCIDRs[1]"),
+        (AGENT, "", str(AGENT)),
+    ],
+)
+def test_where(ref: ObjectRef, field: str, expected: str) -> None:
+    assert locator().where(ref, field) == expected
+
+
+def test_manifests_are_read_once_and_only_when_they_are_needed() -> None:
+    reads = 0
+
+    def read() -> dict[str, FileContent]:
+        nonlocal reads
+        reads += 1
+        return MANIFESTS
+
+    found = Locator(FILES, read, (CONFIG_MAP,))
+    found.where(file_ref("/etc/config/a"), "masqLinkLocal")
+    found.where(AGENT, "data")
+    assert reads == 0
+    for problem, _ in CASES:
+        found.format_problem(problem)
+    assert reads == 1
