@@ -77,17 +77,19 @@ def _ipv4(value: str, address: str, length: str) -> CIDR | Complaint:
     octets = _IPV4.fullmatch(address)
     if octets is None:
         return Complaint("InvalidCIDR", f'"{value}" is not a CIDR: {_FORM}{_shorthand(address, length)}')
+    number = 0
     for octet in octets.groups():
         if len(octet) > 1 and octet[0] == "0":
             why = f'"{octet}" begins with 0, which some programs read as octal: write it without'
             return Complaint("InvalidCIDR", f'"{value}" is not a CIDR: {why}')
         if len(octet) > 3 or int(octet) > 255:
             return Complaint("InvalidCIDR", f'"{value}" is not a CIDR: {octet} is more than 255')
+        number = number << 8 | int(octet)
     if _IPV4.fullmatch(length):
         return Complaint("InvalidCIDR", f'"{value}" has a netmask: {_from_netmask(value)}')
     if not _LENGTH.fullmatch(length) or int(length) > 32:
         return Complaint("InvalidCIDR", f'"{value}" is not a CIDR: the prefix length must be a number from 0 to 32')
-    return _aligned(value, IPv4Network((int(IPv4Address(address)), int(length)), strict=False), address, length)
+    return _aligned(value, IPv4Network((number, int(length)), strict=False), number, length)
 
 
 def _shorthand(address: str, length: str) -> str:
@@ -126,13 +128,12 @@ def _ipv6(value: str, address: str, length: str, families: Sequence[Family]) -> 
         return Complaint("MappedAddress", f'"{value}" is an IPv4 range in IPv6 form: write "{meant}"')
     if "ip6" not in families:
         return Complaint("IPv6Disabled", f'"{value}" is IPv6, and only IPv4 is masqueraded here: remove the entry')
-    return _aligned(value, IPv6Network((int(parsed), int(length)), strict=False), address, length)
+    return _aligned(value, IPv6Network((int(parsed), int(length)), strict=False), int(parsed), length)
 
 
-def _aligned(value: str, network: IPNetwork, address: str, length: str) -> CIDR | Complaint:
-    given = IPv4Address(address) if network.version == 4 else IPv6Address(address)
-    if given != network.network_address:
-        one = f"{given}/{network.max_prefixlen}"
+def _aligned(value: str, network: IPNetwork, address: int, length: str) -> CIDR | Complaint:
+    if address != int(network.network_address):
+        one = f"{IPv4Address(address) if network.version == 4 else IPv6Address(address)}/{network.max_prefixlen}"
         fix = f'write "{network}" for the whole range, "{one}" for the one address'
         return Complaint("HostBits", f'"{value}" has bits set beyond its prefix length: {fix}')
     if len(length) > 1 and length[0] == "0":
