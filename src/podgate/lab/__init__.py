@@ -1,0 +1,1 @@
+"""The lab: a cluster in a box on one Linux machine, from ordinary manifests."""

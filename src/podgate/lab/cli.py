@@ -1,0 +1,140 @@
+"""The command line of the lab: ``podgate lab VERB …``.
+
+Here: arguments, progress, printing, exit codes. Not here: what the verbs do (lab/client.py, lab/verbs.py).
+Invariant: exit 0 it was done, 1 it was not (no such lab or object, not ready in time), 2 wrong usage or bad manifests;
+``exec`` gives the command's own exit code.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from podgate.lab import verbs
+from podgate.lab.client import LabError
+from podgate.lab.places import DEFAULT_BASE, places
+
+_WHERE: Final = "a Pod as [NAMESPACE/]NAME, or node/NAME, or host/NAME"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what was wrong in one line, and where help is."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n{self.prog}: --help says more\n")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add ``lab`` with its verbs to the parser of ``podgate``; ``arguments.run(arguments)`` runs the chosen verb."""
+    fill(
+        subparsers.add_parser(
+            "lab",
+            help="a cluster in a box, from ordinary manifests, on this machine",
+            description=_DESCRIPTION,
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+
+
+_DESCRIPTION: Final = """\
+A cluster in a box: manifests become processes and network namespaces on this machine. Nothing in it reaches the
+machine's own network, and nothing of the machine is written, but for the lab's state directory."""
+
+_EPILOG: Final = f"""\
+example:
+  podgate lab up examples/masquerade
+  podgate lab exec web -- curl -s http://10.70.0.2/
+  podgate lab exec node/node-1 -- nft list ruleset
+  podgate lab logs host/partner
+  podgate lab down
+
+Images are not pulled: the name's last part decides. podgate, ip-masq-agent and the like run this checkout; any other
+image runs its command from this machine, or without a command an echo server.
+State lies in $PODGATE_LAB_DIR (default {DEFAULT_BASE}), one folder per lab."""
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the lab's verbs."""
+    chosen = parser.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=_Parser)
+
+    def verb(name: str, run: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = chosen.add_parser(
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
+        )
+        added.add_argument("--name", default="lab", help="which lab (default: lab); several run side by side")
+        added.set_defaults(run=run)
+        return added
+
+    up = verb("up", verbs.up, "start a lab from manifests, and return when everything in it is ready")
+    up.add_argument("paths", nargs="*", metavar="PATH", help="files and folders of manifests; none: an empty lab")
+    up.add_argument("--foreground", action="store_true", help="stay; the lab ends with this process")
+    _add_timeout(up)
+    down = verb("down", verbs.down, "end a lab and remove what it kept")
+    down.add_argument("--grace", type=float, default=2.0, metavar="S", help="seconds for Pods to end (default: 2)")
+    _add_output(verb("status", verbs.status, "show nodes, hosts and Pods, and what is not ready"))
+    apply = verb("apply", verbs.apply, "create or change objects from manifests")
+    apply.add_argument("-f", "--filename", action="append", required=True, dest="paths", metavar="PATH")
+    apply.add_argument("--wait", action="store_true", help="return when everything is ready")
+    _add_timeout(apply)
+    get = verb("get", verbs.get, "show objects")
+    get.add_argument("kind", metavar="KIND", help="as Pod, pods, po, configmap, daemonsets.apps")
+    get.add_argument("object", metavar="NAME", nargs="?")
+    _add_namespace(get)
+    _add_output(get)
+    delete = verb("delete", verbs.delete, "delete objects, and return when they are gone")
+    delete.add_argument("objects", metavar="KIND/NAME", nargs="+")
+    delete.add_argument("--no-wait", action="store_true", help="return at once")
+    _add_namespace(delete)
+    execute = verb("exec", verbs.execute, "run a command in a Pod, on a node or on a host")
+    execute.add_argument("target", metavar="TARGET", help=_WHERE)
+    execute.add_argument("-c", "--container", default="", help="which container (default: the first)")
+    execute.add_argument("words", nargs="+", metavar="-- COMMAND", help="the command and its arguments")
+    logs = verb("logs", verbs.logs, "print what a container wrote, all its restarts in one")
+    logs.add_argument("target", metavar="TARGET", help="a Pod as [NAMESPACE/]NAME, or host/NAME")
+    logs.add_argument("-c", "--container", default="", help="which container (default: the first)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on as more is written")
+    logs.add_argument("--tail", type=int, metavar="N", help="the last N lines only")
+    forward = verb("forward", verbs.forward, "make a port of the lab reachable on this machine, until interrupted")
+    forward.add_argument("near", metavar="127.0.0.1:PORT", help="where to listen; port 0 picks one")
+    forward.add_argument("far", metavar="TARGET:PORT", help=f"{_WHERE}, or an address of the lab")
+
+
+def _add_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to wait (default: 60)")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="for people or for programs")
+
+
+def _add_namespace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-n", "--namespace", help="the namespace (default: default; for lists: all)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a verb of the lab; give the exit code."""
+    parser = _Parser(
+        prog="podgate lab", description=_DESCRIPTION, epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    fill(parser)
+    arguments = parser.parse_args(list(sys.argv[1:] if argv is None else argv))
+    try:
+        arguments.places = places(arguments.name)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        result: int = arguments.run(arguments)
+    except LabError as error:
+        print(f"podgate lab: {error}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Starting a lab and talking to it, from outside.
+
+Here: starting the init, requests to the daemon, running a command with this terminal, relaying a port.
+Not here: arguments and printing (lab/cli.py), the daemon's side (lab/daemon.py).
+Invariant: nothing here needs the lab's namespaces: all that crosses into them are descriptors over the socket.
+"""
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from podgate.lab.messages import (
+    Answer,
+    Apply,
+    Connect,
+    Done,
+    Execute,
+    Failed,
+    Progress,
+    Request,
+    Signal,
+    Stop,
+    Wait,
+    receive,
+    send,
+    socket_address,
+)
+from podgate.lab.places import Places, lock
+from podgate.linux.namespaces import CLONE_NEWPID, unshare
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class LabError(Exception):
+    """The lab could not do it; the message says what to do. ``code`` is the exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def start(places: Places, *, attached: bool = False) -> int:
+    """Start a lab without objects and return once it takes requests. Gives the init's process id.
+
+    With ``attached`` the lab ends with this process. This process cannot start others afterwards: its children would
+    be born into the lab.
+    """
+    if os.geteuid() != 0:
+        raise LabError("a lab needs root for its namespaces: run it with sudo")
+    held = lock(places)
+    if held is None:
+        raise LabError(
+            f"lab {places.name} runs already: `podgate lab apply -f PATH` changes it, `podgate lab down` ends it"
+        )
+    shutil.rmtree(places.state, ignore_errors=True)
+    places.state.mkdir(mode=0o700, parents=True)
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    unshare(CLONE_NEWPID)
+    words = [sys.executable, "-m", "podgate.lab.init", places.base, places.name, str(writer)]
+    with places.log.open("ab") as log:
+        init = subprocess.Popen(
+            words + (["attached"] if attached else []),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(writer, held),
+            start_new_session=True,
+        )
+    os.close(writer)
+    os.close(held)
+    with os.fdopen(reader, "rb") as answers:
+        said = answers.readline().decode().strip()
+    if said != "ready":
+        init.wait()
+        raise LabError(f"the lab did not start: {said or last_lines(places)}")
+    init.returncode = 0  # It outlives this process on purpose: nobody shall warn that it was not waited for.
+    return init.pid
+
+
+def last_lines(places: Places, count: int = 15) -> str:
+    """Give the end of the lab's own log."""
+    try:
+        lines = places.log.read_text(errors="replace").splitlines()
+    except OSError as error:
+        return f"{places.log}: {error.strerror}"
+    return "\n".join(lines[-count:]) or f"{places.log} is empty"
+
+
+def is_up(places: Places) -> bool:
+    """Whether a lab of that name answers."""
+    try:
+        _connected(places).close()
+    except LabError:
+        return False
+    return True
+
+
+def _connected(places: Places) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        address, folder = socket_address(places.socket)
+        try:
+            connection.connect(address)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        connection.close()
+        if isinstance(error, PermissionError):
+            raise LabError(f"lab {places.name} belongs to root: run this with sudo") from error
+        raise LabError(f"lab {places.name} is not running: start it with `podgate lab up DIR`") from error
+    return connection
+
+
+@contextmanager
+def _asked(places: Places, request: Request, descriptors: Sequence[int] = ()) -> Iterator[socket.socket]:
+    with _connected(places) as connection:
+        send(connection, request, descriptors)
+        yield connection
+
+
+def _answered(connection: socket.socket) -> tuple[Answer, list[int]]:
+    answer = receive(connection)
+    if answer is None:
+        raise LabError("the lab ended before it answered")
+    if isinstance(answer[0], Failed):
+        raise LabError(answer[0].message, answer[0].code)
+    return answer
+
+
+def ask(places: Places, request: Request, descriptors: Sequence[int] = ()) -> Done:
+    """Send a request that has one answer. Raises LabError when it failed."""
+    with _asked(places, request, descriptors) as connection:
+        answer, _ = _answered(connection)
+    return answer if isinstance(answer, Done) else Done()
+
+
+def apply(places: Places, objects: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Apply objects that were checked before; gives a line per object: created, configured or unchanged."""
+    descriptor = os.memfd_create("podgate-objects", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(objects))
+        file.flush()
+        return ask(places, Apply(), (descriptor,)).text
+
+
+def wait(places: Places, seconds: float, progress: Callable[[Progress], None]) -> bool:
+    """Wait until everything is ready; False when that took longer."""
+    with _asked(places, Wait()) as connection:
+        connection.settimeout(seconds)
+        while True:
+            try:
+                answer, _ = _answered(connection)
+            except TimeoutError:
+                return False
+            if isinstance(answer, Done):
+                return True
+            if isinstance(answer, Progress):
+                progress(answer)
+
+
+def stop(places: Places, grace: float) -> None:
+    """End the lab and remove its state directory; returns once every process of it has ended."""
+    with _asked(places, Stop(grace)) as connection:
+        _answered(connection)
+        while receive(connection) is not None:
+            continue
+    while (held := lock(places)) is None:
+        os.sched_yield()
+    shutil.rmtree(places.state, ignore_errors=True)
+    places.lock.unlink(missing_ok=True)
+    os.close(held)
+
+
+def execute(places: Places, request: Execute) -> int:
+    """Run a command with this process's standard streams and signals; give its exit code."""
+    with _asked(places, request, (0, 1, 2)) as connection:
+        for number in _FORWARDED:
+            signal.signal(number, lambda received, _frame: send(connection, Signal(received)))
+        answer, _ = _answered(connection)
+    return answer.code if isinstance(answer, Done) else 1
+
+
+def dial(places: Places, target: str, port: int) -> socket.socket:
+    """Give a TCP connection to a Pod, node, host or address of the lab."""
+    with _asked(places, Connect(target, port)) as connection:
+        _, descriptors = _answered(connection)
+    return socket.socket(fileno=descriptors[0])
+
+
+def forward(places: Places, listener: socket.socket, target: str, port: int, report: Callable[[str], None]) -> None:
+    """Relay each connection of ``listener`` to a port in the lab, until interrupted."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is listener:
+                    near, _address = listener.accept()
+                    try:
+                        far = dial(places, target, port)
+                    except LabError as error:
+                        report(str(error))
+                        near.close()
+                        continue
+                    selector.register(near, selectors.EVENT_READ, far)
+                    selector.register(far, selectors.EVENT_READ, near)
+                else:
+                    _relay(selector, key)
+
+
+def _relay(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    source, sink = key.fileobj, key.data
+    if not isinstance(source, socket.socket) or source.fileno() < 0:
+        return
+    try:
+        data = source.recv(65536)
+        sink.sendall(data)
+    except OSError:
+        data = b""
+    if not data:
+        for end in (source, sink):
+            if end.fileno() >= 0 and end in selector.get_map():
+                selector.unregister(end)
+            end.close()

@@ -1,0 +1,305 @@
+"""The running lab: objects in, processes and network out, again and again.
+
+Here: the loop, and what clients ask of it. Not here: the decisions (lab/pods.py, lab/controllers), the socket
+(lab/daemon.py), one workload's life (lab/workload.py).
+Invariant: whatever changes, objects or processes, the same pass runs over everything and starts from what is there now.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from podgate.lab import controllers
+from podgate.lab.network import ROUTER, SEGMENT, PodNet, Topology, network, pod_namespace
+from podgate.lab.objects import Store, utc_now
+from podgate.lab.places import Places
+from podgate.lab.podenv import Objects
+from podgate.lab.pods import Wanted, Workload, wanted
+from podgate.lab.podstatus import condition, host_status, pod_status, settled
+from podgate.lab.wire import Wire
+from podgate.lab.workload import Lab, Running
+from podgate.model.frozen import ObjectRef
+
+Identity = tuple[str, str, str, str]
+_ROUNDS = 50
+
+
+class Cluster:
+    """Everything that runs.
+
+    Attributes:
+        objects: as of the last pass.
+        running: workloads by identity, those that are ending included.
+        warnings: everything that was warned about, in order, once each.
+    """
+
+    def __init__(self, places: Places, store: Store, lab: Lab) -> None:
+        self.objects: Objects = {}
+        self.running: dict[Identity, Running] = {}
+        self.warnings: dict[str, None] = {}
+        self.want = Wanted()
+        self.wire = Wire(self.warn)
+        self.store = store
+        self.places = places
+        self._lab = lab
+        self._nets: dict[str, tuple[Identity, PodNet]] = {}
+        self._ended: set[Identity] = set()
+        self._news = asyncio.Event()
+        self._passed = asyncio.Condition()
+        self._stopping = False
+
+    def warn(self, message: str) -> None:
+        """Report something once: into the lab's log, and to clients that wait."""
+        if message not in self.warnings:
+            self.warnings[message] = None
+            print(f"warning: {message}", flush=True)
+
+    def news(self) -> None:
+        """Have the pass run again soon."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Run passes until ``stop`` was called and everything has ended."""
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(self._watch())
+            while not (self._stopping and not self.running):
+                self._news.clear()
+                await self._pass(group)
+                async with self._passed:
+                    self._passed.notify_all()
+                await self._news.wait()
+            watcher.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await self.store.changed()
+            self.news()
+
+    def stop(self, grace: float) -> None:
+        """End all workloads, each within ``grace`` seconds, and then ``run``."""
+        self._stopping = True
+        for running in self.running.values():
+            running.stop(grace)
+        self.news()
+
+    async def until_ready(self, progress: Callable[[tuple[str, ...]], None]) -> None:
+        """Wait until nothing is waited for; ``progress`` gets what is, each time that a pass ends."""
+        async with self._passed:
+            while True:
+                if not self._news.is_set():
+                    waiting = self.waiting()
+                    if not waiting:
+                        return
+                    progress(waiting)
+                await self._passed.wait()
+
+    async def until_gone(self, refs: Sequence[ObjectRef]) -> None:
+        """Wait until none of the objects is there any more."""
+        async with self._passed:
+            while self._news.is_set() or any(ref in self.objects for ref in refs):
+                await self._passed.wait()
+
+    def waiting(self) -> tuple[str, ...]:
+        """Say what is not ready, a line each."""
+        lines: list[str] = []
+        for ref, value in self.objects.items():
+            if ref.kind in ("Pod", "Host"):
+                status = value.get("status") or {}
+                phase = status.get("phase", "Pending")
+                ready = any(
+                    c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()
+                )
+                if phase != "Succeeded" and not ready:
+                    lines.append(f"{ref}: {_why(status) or phase}")
+        return tuple(sorted(lines))
+
+    # --- one pass -----------------------------------------------------------------------------------------------
+
+    async def _pass(self, group: asyncio.TaskGroup) -> None:
+        self.objects = self._reconciled()
+        self.want = wanted(self.objects)
+        for message in (*self.store.faults, *self.want.faults, *self.want.warnings):
+            self.warn(message)
+        if not self._stopping:
+            self._end_unwanted()
+            await self._wire_up()
+            self._start_wanted(group)
+        for running in self.running.values():
+            running.update(self.objects)
+        self._write_status()
+        self._remove_deleted()
+
+    def _reconciled(self) -> Objects:
+        """Let the controllers write until they have nothing more to say."""
+        objects = self.store.load()
+        if self._stopping:
+            return objects
+        for _ in range(_ROUNDS):
+            writes = controllers.reconcile(objects)
+            if not writes:
+                return objects
+            for write in writes:
+                match write:
+                    case controllers.Put():
+                        self.store.put(write.obj)
+                    case controllers.PutStatus():
+                        self.store.put_status(write.ref, write.status)
+                    case controllers.Remove():
+                        self.store.delete(write.ref)
+            objects = self.store.load()
+        self.warn("the controllers do not settle: two of them disagree about an object")
+        return objects
+
+    def _end_unwanted(self) -> None:
+        for identity in [identity for identity in self._ended if identity not in self.want.workloads]:
+            self._ended.discard(identity)
+            self.running.pop(identity, None)
+        for identity, running in self.running.items():
+            if identity not in self.want.workloads:
+                deleted = self.objects.get(running.workload.ref, {}).get("metadata") or {}
+                running.stop(deleted.get("deletionGracePeriodSeconds"))
+
+    async def _wire_up(self) -> None:
+        """Make the network of what is wanted and of what has not ended yet."""
+        nets = {pod_namespace(pod.namespace, pod.name): pod for pod in self.want.topology.pods}
+        sandboxes = {workload.sandbox: identity for identity, workload in self.want.workloads.items()}
+        lingering = {running.workload.sandbox: identity for identity, running in self.running.items()}
+        current: dict[str, tuple[Identity, PodNet]] = {}
+        for name, net in nets.items():
+            current[name] = (sandboxes[name], net)
+        for name, identity in lingering.items():
+            if name in self._nets and self._nets[name][0] == identity != current.get(name, (None, None))[0]:
+                current[name] = self._nets[name]
+        restarted = frozenset(n for n, (i, _) in current.items() if n in self._nets and self._nets[n][0] != i)
+        self._nets = current
+        topology = self.want.topology
+        pods = tuple(net for _, net in current.values())
+        names = {workload.sandbox: workload.hostname for workload in self.want.workloads.values()}
+        await self.wire.apply(network(Topology(topology.nodes, pods, topology.hosts)), names, restarted)
+
+    def _start_wanted(self, group: asyncio.TaskGroup) -> None:
+        taken = {r.workload.sandbox for i, r in self.running.items() if not r.workload.pod.spec.host_network}
+        for identity, workload in self.want.workloads.items():
+            sandbox = self.wire.sandboxes.get(workload.sandbox)
+            if identity in self.running or sandbox is None or workload.sandbox in taken:
+                continue
+            running = Running(workload, sandbox, self._lab, self.objects, self.news)
+            self.running[identity] = running
+            group.create_task(self._live(identity, running))
+
+    async def _live(self, identity: Identity, running: Running) -> None:
+        await running.run()
+        self._ended.add(identity)
+        if self._stopping:
+            del self.running[identity]
+        self.news()
+
+    def _write_status(self) -> None:
+        now = utc_now()
+        for identity, running in self.running.items():
+            ref = running.workload.ref
+            value = self.objects.get(ref)
+            if value is None or (value.get("metadata") or {}).get("uid", "") != identity[3]:
+                continue
+            if ref.kind == "Host":
+                status = host_status(running.mains, now)
+            else:
+                status = pod_status(running.workload, running.inits, running.mains, running.begun, now)
+            self.store.put_status(ref, settled(status, value.get("status") or {}))
+        for node in self.want.topology.nodes:
+            ref = ObjectRef("Node", node.name)
+            ready = {"conditions": [condition("Ready", node.namespace in self.wire.sandboxes, now, "LabReady")]}
+            self.store.put_status(ref, settled(ready, self.objects[ref].get("status") or {}))
+
+    def _remove_deleted(self) -> None:
+        alive = {running.workload.ref for i, running in self.running.items() if i not in self._ended}
+        for ref, value in self.objects.items():
+            if ref.kind == "Pod" and (value.get("metadata") or {}).get("deletionTimestamp") and ref not in alive:
+                self.store.remove(ref)
+
+    # --- what clients ask ---------------------------------------------------------------------------------------
+
+    def find(self, kind: str, namespace: str, name: str) -> Running | None:
+        """Give the workload of a Pod or Host that runs."""
+        for identity, running in self.running.items():
+            if identity[:3] == (kind, namespace, name) and identity not in self._ended:
+                return running
+        return None
+
+    def report(self) -> dict[str, Any]:
+        """Say what runs, for ``lab status``."""
+        pods = [_line(ref, self.objects[ref]) for ref in sorted(r for r in self.objects if r.kind == "Pod")]
+        return {
+            "name": self.places.name,
+            "state": str(self.places.state),
+            "nodes": [
+                {
+                    "name": node.name,
+                    "addresses": [str(a) for a in node.addresses],
+                    "podCIDRs": [str(c) for c in node.pod_cidrs],
+                }
+                for node in self.want.topology.nodes
+            ],
+            "hosts": [
+                {"name": host.name, "addresses": [str(a) for a in host.addresses], "ready": self._host_ready(host.name)}
+                for host in self.want.topology.hosts
+            ],
+            "pods": pods,
+            "namespaces": {name: sandbox.child.pid for name, sandbox in self.wire.sandboxes.items()},
+            "waiting": list(self.waiting()),
+            "warnings": list(self.warnings),
+        }
+
+    def _host_ready(self, name: str) -> bool:
+        running = self.find("Host", "", name)
+        return running is not None and all(state.ready for state in running.mains)
+
+    def address_of(self, target: str) -> str | None:
+        """Give the primary address of ``[NS/]POD``, ``node/NAME`` or ``host/NAME``."""
+        kind, _, name = target.rpartition("/")
+        for node in self.want.topology.nodes:
+            if (kind, name) == ("node", node.name) and node.addresses:
+                return str(node.addresses[0].ip)
+        for host in self.want.topology.hosts:
+            if kind in ("host", "") and name == host.name and host.addresses:
+                return str(host.addresses[0])
+        found: Workload | None = None
+        for workload in self.want.workloads.values():
+            if workload.ref.kind == "Pod" and (workload.ref.namespace, workload.ref.name) == (kind or "default", name):
+                found = workload
+        addresses = (found.host_ips if found.pod.spec.host_network else found.pod.status.addresses) if found else ()
+        return addresses[0] if addresses else None
+
+
+def _line(ref: ObjectRef, value: Mapping[str, Any]) -> dict[str, Any]:
+    status, spec = value.get("status") or {}, value.get("spec") or {}
+    containers = status.get("containerStatuses") or []
+    return {
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "node": spec.get("nodeName", ""),
+        "phase": status.get("phase", "Pending"),
+        "ready": bool(containers) and all(container.get("ready") for container in containers),
+        "restarts": sum(container.get("restartCount", 0) for container in containers),
+        "addresses": [entry.get("ip") for entry in status.get("podIPs") or ()],
+        "message": _why(status),
+    }
+
+
+def _why(status: Mapping[str, Any]) -> str:
+    """Give why a Pod's containers do not run, if one says so."""
+    for entry in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        with suppress(KeyError, StopIteration):
+            detail = entry["state"].get("waiting") or entry["state"].get("terminated") or {}
+            if detail.get("reason") not in (None, "Completed"):
+                code = (entry.get("lastState") or {}).get("terminated", {}).get("exitCode")
+                more = detail.get("message") or (f"last exit code {code}" if code is not None else "")
+                return f"{entry['name']}: {detail['reason']}{': ' + more if more else ''}"
+    for entry in status.get("conditions") or ():
+        if entry.get("status") == "False" and entry.get("message"):
+            return str(entry["message"])
+    return ""
+
+
+__all__ = ["ROUTER", "SEGMENT", "Cluster"]

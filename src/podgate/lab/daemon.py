@@ -1,0 +1,292 @@
+"""The lab's daemon: answers clients, and runs the cluster until it is told to stop.
+
+Here: the control socket, commands in containers, connections into the lab, start and stop.
+Not here: what runs (lab/cluster.py), process 1 (lab/init.py), the client's side (lab/client.py).
+Invariant: a client that hangs up leaves no process behind, and one client's failure never ends another's.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import podgate
+from podgate.lab.cluster import Cluster
+from podgate.lab.containers import Installation
+from podgate.lab.images import ENTRIES, entry_script
+from podgate.lab.kinds import ref_of
+from podgate.lab.messages import (
+    Answer,
+    Apply,
+    Connect,
+    Delete,
+    Done,
+    Execute,
+    Failed,
+    Progress,
+    Report,
+    Request,
+    Signal,
+    Stop,
+    Wait,
+    received,
+    send,
+    socket_address,
+)
+from podgate.lab.mounts import read_machine
+from podgate.lab.network import ROUTER
+from podgate.lab.nodeshell import node_program, node_root
+from podgate.lab.objects import Store, utc_now
+from podgate.lab.places import Places
+from podgate.lab.probes import Place, connected
+from podgate.lab.runner import StartError, start_apart
+from podgate.lab.workload import Lab
+from podgate.linux.namespaces import mount
+from podgate.linux.processes import Child
+from podgate.model.frozen import ObjectRef
+
+_CONNECT_TIMEOUT = 5.0
+
+
+class Server:
+    """The control socket and those who use it."""
+
+    def __init__(self, cluster: Cluster, installation: Installation, listener: socket.socket) -> None:
+        self._cluster, self._installation, self._listener = cluster, installation, listener
+
+    async def run(self, stop: Callable[[float], None]) -> None:
+        """Serve until cancelled."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                connection, _ = await loop.sock_accept(self._listener)
+                group.create_task(self._serve(connection, stop))
+
+    async def _serve(self, connection: socket.socket, stop: Callable[[float], None]) -> None:
+        with connection:
+            try:
+                taken = await received(connection)
+                if taken is not None:
+                    await self._answer(connection, *taken, stop)
+            except (BrokenPipeError, ConnectionResetError):
+                return  # The client went away; whoever worked for it has cleaned up.
+            except (msgspec.DecodeError, OSError) as error:
+                with suppress(OSError):
+                    send(connection, Failed(f"the lab's daemon could not do it: {error}"))
+
+    async def _answer(
+        self, connection: socket.socket, request: Request, descriptors: list[int], stop: Callable[[float], None]
+    ) -> None:
+        try:
+            match request:
+                case Apply():
+                    send(connection, self._apply(descriptors))
+                case Delete():
+                    await self._delete(connection, request)
+                case Wait():
+                    await self._wait(connection)
+                case Execute():
+                    await self._execute(connection, request, descriptors)
+                case Connect():
+                    await self._connect(connection, request)
+                case Report():
+                    send(connection, Done(value=self._cluster.report()))
+                case Stop():
+                    send(connection, Done())
+                    stop(request.grace)
+                case Signal():
+                    send(connection, Failed("no command runs on this connection"))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _apply(self, descriptors: list[int]) -> Answer:
+        """Store the objects in the file; what became of each is a line."""
+        with os.fdopen(os.dup(descriptors[0]), "rb") as file:
+            file.seek(0)
+            objects = msgspec.json.decode(file.read(), type=list[dict[str, Any]])
+        store, before = self._cluster.store, self._cluster.store.load()
+        for obj in objects:
+            store.apply(obj)
+        after = store.load()
+        lines: list[str] = []
+        for obj in objects:
+            ref = ref_of(obj)
+            ref = ref if ref in after else ObjectRef(ref.kind, ref.name, ref.namespace or "default")
+            word = "created" if ref not in before else "unchanged" if before[ref] == after.get(ref) else "configured"
+            lines.append(f"{ref} {word}")
+        self._cluster.news()
+        return Done(text=tuple(lines))
+
+    async def _delete(self, connection: socket.socket, request: Delete) -> None:
+        refs = [ObjectRef(kind, name, namespace) for kind, namespace, name in request.refs]
+        missing = [str(ref) for ref in refs if not self._cluster.store.delete(ref)]
+        self._cluster.news()
+        if missing:
+            send(connection, Failed(f"not found: {', '.join(missing)}"))
+            return
+        if request.wait:
+            await self._unless_hangup(connection, self._cluster.until_gone(refs))
+        send(connection, Done())
+
+    async def _unless_hangup(self, connection: socket.socket, work: Coroutine[Any, Any, None]) -> bool:
+        """Do the work; False when the client went away first."""
+        async with asyncio.TaskGroup() as group:
+            hangup, done = group.create_task(received(connection)), group.create_task(work)
+            await asyncio.wait({hangup, done}, return_when=asyncio.FIRST_COMPLETED)
+            hangup.cancel()
+            return not done.cancel()
+
+    async def _wait(self, connection: socket.socket) -> None:
+        told = 0
+
+        def progress(waiting: tuple[str, ...]) -> None:
+            nonlocal told
+            warnings = tuple(self._cluster.warnings)[told:]
+            told += len(warnings)
+            send(connection, Progress(waiting, warnings))
+
+        if await self._unless_hangup(connection, self._cluster.until_ready(progress)):
+            progress(())
+            send(connection, Done())
+
+    async def _execute(self, connection: socket.socket, request: Execute, descriptors: list[int]) -> None:
+        if len(descriptors) != 3:
+            send(connection, Failed("a command needs three standard streams", 2))
+            return
+        try:
+            child = self._started(request, (descriptors[0], descriptors[1], descriptors[2]))
+        except StartError as error:
+            send(connection, Failed(str(error), 126))
+            return
+        if isinstance(child, Failed):
+            send(connection, child)
+            return
+        async with asyncio.TaskGroup() as group:
+            relay = group.create_task(self._relay(connection, child))
+            code = await child.wait()
+            relay.cancel()
+        send(connection, Done(code))
+
+    def _started(self, request: Execute, streams: tuple[int, int, int]) -> Child | Failed:
+        more = {"TERM": request.terminal} if request.terminal else {}
+        if request.kind == "node":
+            sandbox = self._cluster.wire.sandboxes.get(f"node/{request.name}")
+            if sandbox is None:
+                return Failed(f"node {request.name} does not run; see `podgate lab status`")
+            shell = node_program(request.words, request.name, self._installation, more)
+            folder = self._cluster.places.node(request.name)
+            root = node_root(folder, request.name, self._installation)
+            return start_apart(shell, sandbox.child.pid, root, str(self._cluster.places.volatile), streams)
+        kind = "Host" if request.kind == "host" else "Pod"
+        running = self._cluster.find(kind, request.namespace, request.name)
+        if running is None:
+            where = f"{request.namespace}/{request.name}" if request.namespace else request.name
+            return Failed(f"{kind} {where} does not run; see `podgate lab status`")
+        container = request.container or running.mains[0].name
+        try:
+            return running.command(container, request.words, more, streams)
+        except KeyError:
+            names = ", ".join(running.states)
+            return Failed(f"container {container} does not run; containers of {request.name}: {names}")
+
+    async def _relay(self, connection: socket.socket, child: Child) -> None:
+        """Pass the client's signals on; kill the command when the client goes away."""
+        while (taken := await received(connection)) is not None:
+            message, _ = taken
+            if isinstance(message, Signal):
+                child.send(message.number)
+        child.send(signal.SIGKILL)
+
+    async def _connect(self, connection: socket.socket, request: Connect) -> None:
+        target = request.target
+        address = self._cluster.address_of(target) or (target if _is_address(target) else None)
+        if address is None:
+            send(connection, Failed(f"{target}: neither an address nor a Pod, node/NAME or host/NAME of this lab"))
+            return
+        place = Place(self._cluster.wire.sandboxes[ROUTER].network, address)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                made = await connected(place, address, request.port)
+        except (OSError, TimeoutError) as error:
+            reason = getattr(error, "strerror", None) or "timed out"
+            send(connection, Failed(f"cannot connect to {address} port {request.port}: {reason}"))
+            return
+        with made:
+            send(connection, Done(), [made.fileno()])
+
+
+def _is_address(text: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, text)
+            return True
+    return False
+
+
+def _install(places: Places) -> Installation:
+    """Write the entry programs, and give what goes into every container."""
+    folder = places.state / "bin"
+    folder.mkdir(exist_ok=True)
+    source = str(Path(podgate.__file__).resolve().parent.parent)
+    for name, module in ENTRIES.items():
+        script = folder / name
+        script.write_text(entry_script(sys.executable, source, module))
+        script.chmod(0o755)
+    return Installation(read_machine(), sys.executable, str(folder), str(places.state / "objects"))
+
+
+def _listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    address, folder = socket_address(path)
+    listener.bind(address)
+    os.close(folder)
+    listener.listen(32)
+    listener.setblocking(False)
+    return listener
+
+
+async def _serve(places: Places, ready: int) -> None:
+    store = Store.create(str(places.state))
+    installation = _install(places)
+    cluster = Cluster(places, store, Lab(places, installation, utc_now, lambda message: cluster.warn(message)))
+    listener = _listen(places.socket)
+    stopping = asyncio.Event()
+
+    def stop(grace: float) -> None:
+        nonlocal patience
+        patience = grace
+        stopping.set()
+
+    patience = 2.0
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop, patience)
+    async with asyncio.TaskGroup() as group:
+        server = group.create_task(Server(cluster, installation, listener).run(stop))
+        run = group.create_task(cluster.run())
+        os.write(ready, b"ready\n")
+        os.close(ready)
+        await stopping.wait()
+        cluster.stop(patience)
+        await asyncio.wait({run}, timeout=patience + 1.0)
+        server.cancel()
+        run.cancel()
+    store.close()
+
+
+def main(places: Places, ready: int) -> int:
+    """Run the lab's daemon; ``ready`` is a pipe that gets a line once clients may come."""
+    if not shutil.which("ip") or not shutil.which("setpriv"):
+        os.write(ready, b"missing: the lab needs `ip` (iproute2) and `setpriv` (util-linux)\n")
+        return 1
+    places.volatile.mkdir(exist_ok=True)
+    mount("lab", str(places.volatile), "tmpfs", 0, "mode=755")
+    asyncio.run(_serve(places, ready))
+    return 0

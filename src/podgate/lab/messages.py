@@ -1,0 +1,139 @@
+"""What a lab's client and daemon say to each other.
+
+Here: the requests and answers, and sending and receiving them with descriptors. Not here: what is done about them.
+Invariant: one message is one packet of a SOCK_SEQPACKET socket, so no message is ever cut; what may be long (manifests)
+travels in a file whose descriptor goes along.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from podgate.model.frozen import Frozen
+
+_LONGEST = 128 * 1024
+_DESCRIPTORS = 4
+
+M = TypeVar("M")
+
+
+class Apply(Frozen, frozen=True, tag=True):
+    """Apply the objects in the file that goes along (a JSON list)."""
+
+
+class Delete(Frozen, frozen=True, tag=True):
+    """Delete objects, each as (kind, namespace, name); with ``wait`` the answer comes when they are gone."""
+
+    refs: tuple[tuple[str, str, str], ...]
+    wait: bool = True
+
+
+class Wait(Frozen, frozen=True, tag=True):
+    """Answer with Progress until everything is ready, then with Done."""
+
+
+class Execute(Frozen, frozen=True, tag=True):
+    """Run a command; the three standard streams go along. Send Signal meanwhile; hanging up kills it."""
+
+    kind: str
+    namespace: str
+    name: str
+    words: tuple[str, ...]
+    container: str = ""
+    terminal: str = ""
+
+
+class Signal(Frozen, frozen=True, tag=True):
+    """Send a signal to the command that runs for this connection."""
+
+    number: int
+
+
+class Connect(Frozen, frozen=True, tag=True):
+    """Connect to ``address`` (a name as in Execute, or an IP address) by TCP; the answer brings the socket."""
+
+    target: str
+    port: int
+
+
+class Report(Frozen, frozen=True, tag=True):
+    """Say what runs."""
+
+
+class Stop(Frozen, frozen=True, tag=True):
+    """End the lab."""
+
+    grace: float = 2.0
+
+
+Request = Apply | Delete | Wait | Execute | Signal | Connect | Report | Stop
+
+
+class Done(Frozen, frozen=True, tag=True):
+    """It was done; ``code`` is a command's exit code, ``text`` a line per thing done, ``value`` what was asked for."""
+
+    code: int = 0
+    text: tuple[str, ...] = ()
+    value: Any = None
+
+
+class Failed(Frozen, frozen=True, tag=True):
+    """It was not done; ``code`` is the client's exit code."""
+
+    message: str
+    code: int = 1
+
+
+class Progress(Frozen, frozen=True, tag=True):
+    """What is not ready yet, and warnings that came up."""
+
+    waiting: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+Answer = Done | Failed | Progress
+
+
+def socket_address(path: Path) -> tuple[str, int]:
+    """Give an address of at most 107 bytes for a socket's path, and the descriptor to close once it was used."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return f"/proc/self/fd/{folder}/{path.name}", folder
+
+
+def send(connection: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
+    """Send a message, blocking or not as the socket is."""
+    socket.send_fds(connection, [msgspec.json.encode(message)], list(descriptors))
+
+
+def _taken(connection: socket.socket, kind: type[M]) -> tuple[M, list[int]] | None:
+    data, descriptors, _flags, _address = socket.recv_fds(connection, _LONGEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    if not data:
+        return None
+    return msgspec.json.decode(data, type=kind), descriptors
+
+
+def receive(connection: socket.socket) -> tuple[Answer, list[int]] | None:
+    """Wait for an answer; None when the daemon hung up."""
+    return _taken(connection, Answer)  # type: ignore[arg-type]  # a union is a type form, not a type
+
+
+async def received(connection: socket.socket) -> tuple[Request, list[int]] | None:
+    """Wait for a request on a non-blocking socket; None when the client hung up."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return _taken(connection, Request)  # type: ignore[arg-type]  # as above
+        except BlockingIOError:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(connection, lambda future=ready: None if future.done() else future.set_result(None))
+            try:
+                await ready
+            finally:
+                loop.remove_reader(connection)
+        except ConnectionResetError:
+            return None

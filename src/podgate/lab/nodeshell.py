@@ -1,0 +1,43 @@
+"""A command on a node itself, as over ssh: in its network namespace, with its disk.
+
+Here: the program and root for it. Pure, but for looking which of the node's folders are there.
+Not here: starting it.
+Invariant: it sees the files that the node's Pods see under hostPath, at the same paths.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from podgate.lab.containers import OBJECTS, Installation
+from podgate.lab.images import BIN
+from podgate.lab.rootfs import RootRequest, Step, VolumeBind, container_root, hosts_file
+from podgate.lab.runner import Program
+
+
+def node_program(words: tuple[str, ...], name: str, installation: Installation, more: Mapping[str, str]) -> Program:
+    """Give the program for a command on a node: root with every right that the lab has."""
+    python = Path(installation.python).parent
+    path = f"{BIN}:{python}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    base = {"PATH": path, "HOME": "/root", "HOSTNAME": name, "NODE_NAME": name, "PODGATE_SOURCE": OBJECTS}
+    return Program(words, base | dict(more))
+
+
+def _disk(folder: Path, shown: str = "") -> Iterator[VolumeBind]:
+    """Give a bind for each outermost folder or file of the node that the machine does not have as well."""
+    if not folder.is_dir():
+        return
+    for entry in sorted(folder.iterdir()):
+        path = f"{shown}/{entry.name}"
+        if entry.is_dir() and path in ("/var", "/var/lib", "/run", "/etc", "/opt", "/usr", "/home", "/var/run"):
+            yield from _disk(entry, path)
+        else:
+            yield VolumeBind(str(entry), path)
+
+
+def node_root(folder: Path, name: str, installation: Installation) -> tuple[Step, ...]:
+    """Give the steps for the root; ``folder`` is the node's disk."""
+    mounts = [VolumeBind(installation.objects, OBJECTS, True), VolumeBind(installation.bin, BIN, True), *_disk(folder)]
+    return container_root(
+        installation.machine,
+        RootRequest(mounts=tuple(mounts), hostname=name, hosts=hosts_file(name, ()), writable_sysctls=True),
+    )

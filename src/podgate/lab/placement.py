@@ -1,0 +1,78 @@
+"""Where a workload's volumes lie on this machine, and keeping their files as the objects say.
+
+Here: one workload's volumes as folders. Not here: their contents (lab/volumes.py), the swap (lab/volumewriter.py).
+Invariant: a volume's place never changes during the workload's life; its files may, at any time.
+"""
+
+import shutil
+from pathlib import Path
+
+from podgate.lab.places import Places
+from podgate.lab.podenv import Surroundings
+from podgate.lab.pods import Workload
+from podgate.lab.podspec import Volume
+from podgate.lab.security import Refused
+from podgate.lab.volumes import contents, of_machine
+from podgate.lab.volumewriter import VolumeWriter, make_empty_dir, make_host_path
+
+
+class Volumes:
+    """One workload's volumes.
+
+    Attributes:
+        sources: the path of each volume, once prepared.
+        read_only: volumes that no container may write.
+    """
+
+    def __init__(self, workload: Workload, places: Places) -> None:
+        self.sources: dict[str, str] = {}
+        self.read_only: frozenset[str] = frozenset()
+        self._workload, self._places = workload, places
+        self._folder = places.volatile / "pods" / "_".join(filter(None, workload.identity))
+        self._writers: dict[str, VolumeWriter] = {}
+
+    def prepare(self, around: Surroundings) -> Refused | None:
+        """Make what is not made yet; Refused when an object or a path of the node is missing. May be called again."""
+        for volume in self._workload.pod.spec.volumes or ():
+            if volume.name not in self.sources:
+                refused = self._place(volume, around)
+                if refused is not None:
+                    return Refused(refused.reason, f"volume {volume.name}: {refused.message}")
+        return None
+
+    def _place(self, volume: Volume, around: Surroundings) -> Refused | None:
+        group = self._workload.pod.spec.security.fs_group
+        folder = self._folder / volume.name
+        files = contents(volume, around)
+        if isinstance(files, Refused):
+            return files
+        if files is not None:
+            writer = VolumeWriter(folder, group)
+            writer.write(files)
+            self._writers[volume.name] = writer
+            self.read_only |= {volume.name}
+        elif volume.host_path is not None:
+            if of_machine(volume.host_path) and Path(volume.host_path.path).exists():
+                self.read_only |= {volume.name}
+                folder = Path(volume.host_path.path)
+            else:
+                made = make_host_path(volume.host_path, self._places.node(self._workload.node))
+                if isinstance(made, Refused):
+                    return made
+                folder = made
+        else:
+            make_empty_dir(folder, group)
+        self.sources[volume.name] = str(folder)
+        return None
+
+    def write(self, around: Surroundings) -> None:
+        """Rewrite volumes whose objects changed. A volume whose object is gone or broken keeps its files."""
+        for volume in self._workload.pod.spec.volumes or ():
+            writer = self._writers.get(volume.name)
+            files = contents(volume, around) if writer else None
+            if writer and files is not None and not isinstance(files, Refused):
+                writer.write(files)
+
+    def remove(self) -> None:
+        """Remove the volumes that live as long as the workload."""
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,102 @@
+"""Processes: pidfds, death signals and waiting for an end without SIGCHLD.
+
+Here: PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, pidfds, and awaiting the end of a child of this process.
+Not here: what is run and with which rights (lab/runner.py).
+Invariant: a child is reaped exactly once, through its pidfd, so a recycled process id is never signalled.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when the thread that made it ends. Survives exec."""
+    _prctl(_PR_SET_PDEATHSIG, signal_number)
+
+
+def become_subreaper() -> None:
+    """Become the parent of descendants whose own parent ended."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def mount_namespace(pid: int | str) -> int:
+    """Give the inode of a process's mount namespace; 0 when there is no such process."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino
+    except OSError:
+        return 0
+
+
+class Child:
+    """A child process of this one, held by its pidfd.
+
+    Attributes:
+        pid: its process id, in this process's namespace.
+        mounts: the inode of its mount namespace, which tells its descendants; 0 when it had ended already.
+        exit_code: the code once it was awaited; 128 + N when signal N ended it, as shells say it.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.exit_code: int | None = None
+        self._descriptor = os.pidfd_open(pid)
+        self.mounts = mount_namespace(pid)
+
+    def send(self, number: int) -> None:
+        """Send a signal; nothing happens when the process has ended."""
+        if self._descriptor >= 0:
+            try:
+                signal.pidfd_send_signal(self._descriptor, number)
+            except ProcessLookupError:
+                return
+
+    async def wait(self) -> int:
+        """Wait for the end, reap, and give the exit code. May be awaited by several tasks, and again afterwards."""
+        loop = asyncio.get_running_loop()
+        while self.exit_code is None:
+            # A descriptor of our own: several waiters cannot share one in the event loop's selector.
+            watched = os.dup(self._descriptor)
+            ended: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(watched, lambda future=ended: None if future.done() else future.set_result(None))
+            try:
+                await ended
+            finally:
+                loop.remove_reader(watched)
+                os.close(watched)
+            self._reap()
+        return self.exit_code
+
+    def _reap(self) -> None:
+        if self.exit_code is not None:
+            return
+        result = os.waitid(os.P_PIDFD, self._descriptor, os.WEXITED | os.WNOHANG)
+        if result is None:
+            return
+        ended_itself = result.si_code == os.CLD_EXITED
+        self.exit_code = result.si_status if ended_itself else 128 + result.si_status
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    async def stop(self, grace: float, number: int = signal.SIGTERM) -> int:
+        """Ask the process to end, kill it after ``grace`` seconds, and give the exit code."""
+        self.send(number)
+        try:
+            async with asyncio.timeout(grace):
+                return await self.wait()
+        except TimeoutError:
+            self.send(signal.SIGKILL)
+            return await self.wait()
