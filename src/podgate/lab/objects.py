@@ -14,13 +14,14 @@ import datetime as dt
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from podgate.lab.controllers.writes import merged_status
 from podgate.lab.kinds import Kinds, Object, Resource, defined_by, known, ref_of
-from podgate.lab.shapes import shape_fault
+from podgate.lab.validity import fault_of
 from podgate.linux.inotify import Directories
 from podgate.model.frozen import ObjectRef
 
@@ -184,10 +185,7 @@ class Store:
             return
         file = _status_file(path)
         before = self._current(file) or {}
-        fresh = {**before, **status}
-        if "conditions" in status and "conditions" in before:
-            fresh["conditions"] = merged_conditions(before["conditions"], status["conditions"])
-        fresh = {key: value for key, value in fresh.items() if value is not None}
+        fresh = merged_status(before, status)
         if fresh != before:
             self._write(file, fresh)
 
@@ -282,7 +280,7 @@ class Store:
         if have is not None and have.obj is obj and have.status is status:
             return have
         whole = obj if status is None else {**obj, "status": status}
-        fault = shape_fault(whole)
+        fault = fault_of(whole)
         if fault is not None:
             faults.append(f"{path}: {fault.field}: {fault.message}; apply the object again")
             return None
@@ -298,12 +296,6 @@ class Store:
         except OSError:
             _unlink(fresh)
             raise
-
-
-def merged_conditions(before: Sequence[Object], after: Sequence[Object]) -> list[Object]:
-    """Merge conditions by ``type``: those of ``after`` replace those of ``before`` in place, new ones come last."""
-    fresh = {one["type"]: one for one in (*before, *after)}
-    return list(fresh.values())
 
 
 def _status_file(path: str) -> str:

@@ -296,6 +296,22 @@ class Host(Shape, frozen=True):
     spec: HostSpec
 
 
+class ConfigMap(Shape, frozen=True):
+    """A ConfigMap: its values are text (numbers and booleans need quotes)."""
+
+    metadata: Metadata
+    data: Mapping[str, str] = {}
+    binary_data: Mapping[str, bytes] = {}
+
+
+class Secret(Shape, frozen=True):
+    """A Secret: ``data`` is base64, ``stringData`` plain text."""
+
+    metadata: Metadata
+    data: Mapping[str, bytes] = {}
+    string_data: Mapping[str, str] = {}
+
+
 class Plain(Shape, frozen=True):
     """Any other object: only its metadata is looked at."""
 
@@ -307,6 +323,8 @@ ShapeT = TypeVar("ShapeT", bound=Shape)
 _SHAPES: Final[Mapping[tuple[str, str], type[Shape]]] = {
     ("", "Pod"): Pod,
     ("", "Node"): Node,
+    ("", "ConfigMap"): ConfigMap,
+    ("", "Secret"): Secret,
     ("apps", "DaemonSet"): DaemonSet,
     ("apps", "Deployment"): Deployment,
     ("apps", "ReplicaSet"): ReplicaSet,

@@ -1,43 +1,51 @@
 """Controllers: what a cluster's controllers, its scheduler and its address management would do, as one pure function.
 
-Here: ``reconcile``: objects in, writes out; and the writes as values. Not here: files, processes, time.
-Invariant: pure, and it settles: after the writes are done, calling again gives fewer or none, and none in the end as
-long as nobody else changes anything. Objects with ``metadata.deletionTimestamp`` are treated as terminating.
+Here: ``reconcile``: objects in, writes out. Not here: files, processes, time.
+Invariant: it settles: once the writes are done, calling again gives fewer or none, and none in the end as long as
+nobody else changes anything; and it ends in the same objects by whatever route they came about.
 
-The caller (the lab's daemon) loads, reconciles, performs and loads again until there are no writes:
+The caller (the lab's daemon) loads, reconciles, performs, and does so again until there are no writes:
 
-* ``Put(obj)``: ``Store.put``. * ``PutStatus(ref, status)``: ``Store.put_status``. * ``Remove(ref)``: ``Store.delete``,
-  which lets a Pod's containers end first.
+* ``Put(obj)`` by ``Store.put``, which sets the UID that a new object lacks;
+* ``PutStatus(ref, status)`` by ``Store.put_status``;
+* ``Remove(ref)`` by ``Store.delete``, which marks a running Pod; whoever runs it calls ``Store.remove`` in the end.
+
+What it leaves to whoever runs Pods: ``phase``, ``containerStatuses``, ``startTime`` and the conditions ``Ready``,
+``ContainersReady`` and ``Initialized``. A Pod may run once it has ``spec.nodeName`` and ``status.podIP``. Services get
+their endpoints from one more controller, when there is a feature that reads them.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from podgate.lab.controllers import daemonsets, deployments, garbage, ipam, nodes, replicasets, scheduler
+from podgate.lab.controllers.writes import Objects, Put, PutStatus, Remove, Write, net, performed
 
-from podgate.model.frozen import Frozen, ObjectRef
-
-
-class Put(Frozen, frozen=True):
-    """Create or replace an object (without its status)."""
-
-    obj: dict[str, Any]
-
-
-class PutStatus(Frozen, frozen=True):
-    """Merge top-level keys into an object's status; ``conditions`` merge by type."""
-
-    ref: ObjectRef
-    status: Mapping[str, Any]
+_ORDER = (
+    garbage.reconcile,
+    nodes.reconcile,
+    ipam.ranges,
+    deployments.reconcile,
+    replicasets.reconcile,
+    daemonsets.reconcile,
+    scheduler.reconcile,
+    ipam.reconcile,
+)
 
 
-class Remove(Frozen, frozen=True):
-    """Delete an object, as a user's delete does."""
+def reconcile(objects: Objects) -> tuple[Write, ...]:
+    """Give what all controllers want to change.
 
-    ref: ObjectRef
+    Args:
+        objects: every object of the lab, valid (lab/validity.py), with its status under ``status``.
+
+    Returns:
+        At most one Put or Remove and one PutStatus per object; bodies before statuses. Each controller sees what the
+        ones before it decided.
+    """
+    writes: list[Write] = []
+    for controller in _ORDER:
+        wanted = controller(objects)
+        writes += wanted
+        objects = performed(objects, wanted)
+    return net(writes)
 
 
-Write = Put | PutStatus | Remove
-
-
-def reconcile(objects: Mapping[ObjectRef, dict[str, Any]]) -> tuple[Write, ...]:
-    """Give what all controllers want to change, given every object with its status under ``status``."""
-    raise AssertionError
+__all__ = ["Objects", "Put", "PutStatus", "Remove", "Write", "reconcile"]

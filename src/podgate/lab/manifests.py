@@ -1,0 +1,170 @@
+"""Manifests: what a user gives to ``lab up`` and ``lab apply`` becomes objects, or complaints with file and line.
+
+Here: ``understood`` (pure), and ``read_manifests``, which reads the files for it. Not here: storing (objects.py).
+Invariant: an object that comes out is valid (validity.py) and complete: it has a namespace if its kind has one, no
+nulls, and its kind is known; so the store takes it. When there is an error among the complaints, apply nothing.
+"""
+
+import base64
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from podgate.lab.kinds import Kinds, Object, defined_by, ref_of
+from podgate.lab.shapes import without_nulls
+from podgate.lab.validity import fault_of
+from podgate.model.documents import Parsed, locate, parse, parse_json, parse_json_lines
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.problems import Severity
+
+SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl")
+"""The files of a folder that are read; folders inside it are not, as with kubectl."""
+
+_FIRST: Final = ("Namespace", "CustomResourceDefinition")
+
+
+class Complaint(Frozen, frozen=True):
+    """Something wrong in a file. ``line`` 0: the file as a whole."""
+
+    file: str
+    line: int
+    severity: Severity
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.severity}: {self.message}"
+
+
+class Manifests(Frozen, frozen=True):
+    """The objects, definitions and namespaces first, otherwise in the order in which they were read."""
+
+    objects: tuple[Object, ...] = ()
+    complaints: tuple[Complaint, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error, so that nothing shall be applied."""
+        return any(complaint.severity == "error" for complaint in self.complaints)
+
+
+class _Place(Frozen, frozen=True):
+    """Where an object stands: its document, and its path inside of it (``items[2]`` of a List)."""
+
+    file: str
+    document: int
+    path: str = ""
+
+
+def read_manifests(paths: Iterable[str], kinds: Kinds) -> Manifests:
+    """Read files and folders (``.yaml``, ``.yml``, ``.json``, ``.jsonl``; several documents, ``List``).
+
+    Args:
+        paths: as the user gave them; a folder's files come by name.
+        kinds: what is known already; definitions among the manifests are added.
+    """
+    files: dict[str, bytes] = {}
+    complaints: list[Complaint] = []
+    for path in paths:
+        try:
+            for file in _files(path):
+                with open(file, "rb") as opened:
+                    files[file] = opened.read()
+        except OSError as error:
+            complaints.append(Complaint(error.filename or path, 0, "error", f"cannot be read: {error.strerror}"))
+    manifests = understood(files, kinds)
+    return Manifests(manifests.objects, (*complaints, *manifests.complaints))
+
+
+def _files(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return [path]
+    names = sorted(name for name in os.listdir(path) if name.endswith(SUFFIXES) and not name.startswith("."))
+    return [os.path.join(path, name) for name in names if os.path.isfile(os.path.join(path, name))]
+
+
+def understood(files: Mapping[str, bytes], kinds: Kinds) -> Manifests:
+    """Do what ``read_manifests`` does with files that were read already. Pure."""
+    complaints: list[Complaint] = []
+    found: list[tuple[_Place, Any]] = []
+    for file, data in files.items():
+        parsed = _parse(file, data)
+        complaints += (
+            Complaint(file, fault.line, "error" if fault.fatal else "warning", fault.message) for fault in parsed.faults
+        )
+        for document, value in enumerate(parsed.documents):
+            found += _flattened(_Place(file, document), value)
+    kinds = kinds.plus(*filter(None, (defined_by(obj) for _, obj in found if _is_definition(obj))))
+    objects: dict[ObjectRef, Object] = {}
+    for place, raw in found:
+        field, severity, message, obj = _understood(raw, kinds)
+        if obj is not None and ref_of(obj) in objects:
+            field, severity, message = "metadata.name", "warning", f"{ref_of(obj)} is given before: this one counts"
+        if message:
+            path = f"{place.path}.{field}".strip(".")
+            line = locate(files[place.file], place.document, path) or 0
+            about = f"{raw['kind']}: " if isinstance(raw, dict) and isinstance(raw.get("kind"), str) else ""
+            complaints.append(Complaint(place.file, line, severity, f"{about}{field}{': ' if field else ''}{message}"))
+        if obj is not None:
+            objects[ref_of(obj)] = obj
+    ordered = sorted(objects.values(), key=lambda obj: obj["kind"] not in _FIRST)
+    return Manifests(tuple(ordered), tuple(complaints))
+
+
+def _is_definition(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("kind") == "CustomResourceDefinition"
+
+
+def _parse(file: str, data: bytes) -> Parsed:
+    if file.endswith(".jsonl"):
+        return parse_json_lines(data)
+    return parse_json(data) if file.endswith(".json") else parse(data)
+
+
+def _flattened(place: _Place, value: Any) -> Iterator[tuple[_Place, Any]]:
+    """Give the objects of a document: itself, or the items of a List."""
+    if value is None:
+        return
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list):
+        for index, item in enumerate(value["items"]):
+            path = f"{place.path}.items[{index}]".strip(".")
+            yield from _flattened(_Place(place.file, place.document, path), item)
+    else:
+        yield place, value
+
+
+def _understood(raw: Any, kinds: Kinds) -> tuple[str, Severity, str, Object | None]:
+    """Give field, severity and message of a complaint (empty: none), and the object unless there is an error."""
+    if not isinstance(raw, dict):
+        return "", "error", f"an object is a map, not {type(raw).__name__}: is this a manifest?", None
+    obj = without_nulls(raw)
+    if not isinstance(obj.get("metadata", {}), dict):
+        return "metadata", "error", "metadata is a map", None
+    obj.setdefault("metadata", {})
+    fault = fault_of(obj)
+    if fault is not None:
+        return fault.field, "error", fault.message, None
+    resource = kinds.of(obj)
+    if resource is None:
+        return "kind", "error", kinds.unknown(obj), None
+    namespace = obj["metadata"].pop("namespace", "")
+    if resource.namespaced:
+        obj["metadata"]["namespace"] = namespace or "default"
+    elif namespace:
+        return "metadata.namespace", "warning", f"a {resource.kind} is in no namespace: ignored; remove it", obj
+    if obj["kind"] == "Secret":
+        obj = _secret(obj)
+    if resource.stored_only and resource.group.endswith(("apps", "batch", "autoscaling")):
+        return "kind", "warning", "the lab keeps it, but runs nothing for it", obj
+    return "", "warning", "", obj
+
+
+def _secret(obj: Object) -> Object:
+    """Fold ``stringData`` into ``data``, as the API server does."""
+    plain = obj.get("stringData")
+    if not plain:
+        return obj
+    coded = {key: base64.b64encode(text.encode()).decode() for key, text in plain.items()}
+    rest = {key: value for key, value in obj.items() if key != "stringData"}
+    return {**rest, "data": {**obj.get("data", {}), **coded}}

@@ -1,0 +1,146 @@
+"""Binding Pods to nodes, and giving nodes and Pods their addresses."""
+
+from ipaddress import ip_network
+
+from podgate.lab.controllers import nodes as node_controller
+from tests.lab.world import World, node, nodes, pod, workload
+
+
+def test_pods_go_where_the_fewest_are() -> None:
+    world = World()
+    world.apply(nodes("a", "b") + "".join(pod(f"p{index}") for index in range(5)))
+    placed = {name: one["spec"]["nodeName"] for name, one in world.settle().of("Pod").items()}
+    assert placed == {"p0": "a", "p1": "b", "p2": "a", "p3": "b", "p4": "a"}
+
+
+def test_a_pod_that_fits_nowhere_says_why_and_is_bound_when_it_does() -> None:
+    world = World()
+    world.apply(pod("p", spec="nodeSelector: {disk: ssd}"))
+    assert world.settle().condition("p", "PodScheduled")["message"] == "there is no Node: apply one"
+    world.apply(nodes("a") + node("b", "spec: {taints: [{key: k, value: v, effect: NoSchedule}]}"))
+    world.apply("{apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}},"
+                " spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}")  # fmt: skip
+    condition = world.settle().condition("p", "PodScheduled")
+    assert condition["reason"] == "Unschedulable"
+    assert condition["message"] == (
+        "none of 2 nodes fits: a does not match nodeSelector or the required node affinity; "
+        "b has the taint k=v:NoSchedule, which the Pod does not tolerate"
+    )
+    world.apply("{apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}}}")
+    world.apply("{apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}}, spec: {taints: []}}")
+    assert world.settle().condition("p", "PodScheduled")["status"] == "True"
+    assert world.of("Pod")["p"]["spec"]["nodeName"] == "b"
+
+
+def test_nodes_get_ranges_that_do_not_overlap() -> None:
+    world = World()
+    world.apply(node("m", "spec: {podCIDRs: [10.244.0.0/23, 'fd00:1::/64']}") + nodes("a", "b"))
+    world.apply("---\n{apiVersion: v1, kind: Node, metadata: {name: six, annotations: "
+                "{lab.podgate.dev/addresses: 'fd00:140::1/64, 10.0.0.1/8'}}}")  # fmt: skip
+    ranges = {name: one["spec"]["podCIDRs"] for name, one in world.settle().of("Node").items()}
+    assert ranges == {
+        "a": ["10.244.2.0/24"],
+        "b": ["10.244.3.0/24"],
+        "m": ["10.244.0.0/23", "fd00:1::/64"],
+        "six": ["10.244.4.0/24", "fd00:10:244:4::/64"],
+    }
+    assert world.of("Node")["m"]["spec"]["podCIDR"] == "10.244.0.0/23"
+
+
+def test_nodes_are_registered() -> None:
+    world = World()
+    world.apply(nodes("a", "b"))
+    world.apply("---\n{apiVersion: v1, kind: Node, metadata: {name: c, annotations: "
+                "{lab.podgate.dev/addresses: '10.140.15.217/20'}}}")  # fmt: skip
+    world.apply(node("d", "status: {addresses: [{type: InternalIP, address: 172.18.0.3}, "
+                "{type: ExternalIP, address: 192.0.2.1}]}"))  # fmt: skip
+    found = world.settle().of("Node")
+    addresses = {name: [str(one) for one in node_controller.interfaces(obj)] for name, obj in found.items()}
+    assert addresses == {
+        "a": ["172.18.0.2/16"], "b": ["172.18.0.4/16"], "c": ["10.140.15.217/20"], "d": ["172.18.0.3/16"],
+    }  # fmt: skip
+    assert found["d"]["status"]["addresses"] == [
+        {"type": "InternalIP", "address": "172.18.0.3"},
+        {"type": "ExternalIP", "address": "192.0.2.1"},
+        {"type": "Hostname", "address": "d"},
+    ]
+    assert found["c"]["metadata"]["labels"] == {"kubernetes.io/hostname": "c", "kubernetes.io/os": "linux"}
+    assert all(one["status"]["conditions"][0]["status"] == "True" for one in found.values())
+
+
+def test_pods_get_the_smallest_free_address_and_keep_it() -> None:
+    world = World()
+    world.apply(node("a", "spec: {podCIDRs: [10.16.1.0/24, 'fd00::/64']}") + pod("one") + pod("two"))
+    ips = {name: one["status"]["podIPs"] for name, one in world.settle().of("Pod").items()}
+    assert ips == {
+        "one": [{"ip": "10.16.1.2"}, {"ip": "fd00::2"}],
+        "two": [{"ip": "10.16.1.3"}, {"ip": "fd00::3"}],
+    }
+    world.delete("pod", "one")
+    world.apply(pod("three"))
+    status = world.settle().of("Pod")["three"]["status"]
+    assert (status["podIP"], status["hostIP"]) == ("10.16.1.2", "172.18.0.2")
+    assert world.of("Pod")["two"]["status"]["podIP"] == "10.16.1.3"
+
+
+def test_a_pod_may_ask_for_addresses_and_is_served_first() -> None:
+    world = World()
+    ask = "annotations: {lab.podgate.dev/ip: '10.16.1.2, fd00::6'}"
+    world.apply(node("a", "spec: {podCIDRs: [10.16.1.0/24, 'fd00::/64']}") + pod("aaa") + pod("web", meta=ask))
+    found = world.settle().of("Pod")
+    assert [one["ip"] for one in found["web"]["status"]["podIPs"]] == ["10.16.1.2", "fd00::6"]
+    assert found["aaa"]["status"]["podIP"] == "10.16.1.3"
+
+
+def test_what_cannot_be_given_is_a_condition_and_is_tried_again() -> None:
+    world = World()
+    ask = "annotations: {lab.podgate.dev/ip: 10.16.1.6}"
+    world.apply(node("a", "spec: {podCIDRs: [10.16.1.0/24]}") + pod("first", meta=ask) + pod("second", meta=ask))
+    world.apply(pod("far", meta="annotations: {lab.podgate.dev/ip: 10.99.0.1}"))
+    world.settle()
+    taken = world.condition("second", "lab.podgate.dev/Address")
+    assert (taken["reason"], "held by the Pod default/first" in taken["message"]) == ("AddressTaken", True)
+    far = world.condition("far", "lab.podgate.dev/Address")
+    assert (far["reason"], "(10.16.1.0/24)" in far["message"]) == ("OutsideRange", True)
+    assert "podIP" not in world.of("Pod")["second"]["status"]
+    world.delete("pod", "first")
+    assert world.settle().of("Pod")["second"]["status"]["podIP"] == "10.16.1.6"
+    assert world.condition("second", "lab.podgate.dev/Address") == {"type": "lab.podgate.dev/Address", "status": "True"}
+
+
+def test_an_exhausted_range() -> None:
+    world = World()
+    world.apply(node("a", "spec: {podCIDRs: [10.0.0.0/29]}") + "".join(pod(f"p{index}") for index in range(6)))
+    given = [one.get("status", {}).get("podIP") for one in world.settle().of("Pod").values()]
+    assert given == ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", None]
+    assert world.condition("p5", "lab.podgate.dev/Address")["reason"] == "RangeExhausted"
+
+
+def test_pods_on_the_nodes_network_have_its_addresses() -> None:
+    world = World()
+    world.apply(nodes("a") + pod("host", spec="hostNetwork: true") + pod("other", spec="hostNetwork: true"))
+    world.settle()
+    for one in world.of("Pod").values():
+        assert one["status"]["podIPs"] == one["status"]["hostIPs"] == [{"ip": "172.18.0.2"}]
+    world.apply("{apiVersion: v1, kind: Node, metadata: {name: a, annotations: "
+                "{lab.podgate.dev/addresses: '10.140.0.5/20'}}}")  # fmt: skip
+    assert world.settle().of("Pod")["host"]["status"]["podIP"] == "10.140.0.5"
+
+
+def test_a_pod_that_has_ended_gives_its_address_back() -> None:
+    world = World()
+    world.apply(nodes("a") + pod("one"))
+    ref = next(ref for ref in world.settle().objects if ref.kind == "Pod")
+    world.objects[ref] = {**world.objects[ref], "status": {**world.objects[ref]["status"], "phase": "Succeeded"}}
+    world.apply(pod("two"))
+    found = world.settle().of("Pod")
+    assert found["one"]["status"]["podIP"] == found["two"]["status"]["podIP"]
+
+
+def test_many_nodes_each_with_a_range_of_their_own() -> None:
+    world = World()
+    world.apply(nodes(*(f"n{index}" for index in range(40))) + workload("DaemonSet"))
+    found = [ip_network(one["spec"]["podCIDR"]) for one in world.settle().of("Node").values()]
+    assert len(set(found)) == 40
+    addresses = {one["status"]["podIP"] for one in world.of("Pod").values()}
+    assert len(addresses) == 40
