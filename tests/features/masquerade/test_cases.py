@@ -10,12 +10,11 @@ from podgate.features.masquerade.check import check
 from podgate.features.masquerade.compile import KEPT, Compiler
 from podgate.features.masquerade.durations import text_of
 from podgate.features.masquerade.explain import Unanswerable, explain, source_text
-from podgate.features.masquerade.foreign import ForeignRule
 from podgate.features.masquerade.intent import Intent, Spans
 from podgate.features.masquerade.prefixes import networks_of
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
 from podgate.features.masquerade.to_nftables import Writer
-from podgate.joints import Compiled, Inputs
+from podgate.joints import Compiled, ForeignRule, Inputs
 from podgate.model.documents import locate, parse
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
 from podgate.model.frozen import ObjectRef

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, ip_network
 from typing import Final
 
 from podgate.features.masquerade.config import LINK_LOCAL
-from podgate.features.masquerade.foreign import ForeignRule, competing
+from podgate.features.masquerade.foreign import competing
 from podgate.features.masquerade.intent import FamilyIntent, Intent
 from podgate.features.masquerade.own_pods import from_node, from_pod, internal_addresses
 from podgate.features.masquerade.prefixes import (
@@ -25,7 +25,7 @@ from podgate.features.masquerade.prefixes import (
 )
 from podgate.features.masquerade.reading import EMPTY_LIST
 from podgate.features.masquerade.settings import DEFAULT_CONFIG
-from podgate.joints import Inputs
+from podgate.joints import ForeignRule, Inputs
 from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
@@ -195,6 +195,3 @@ def _place(origin: Origin, here: ObjectRef | None) -> str:
     if origin.ref == here or origin.ref is None:
         return origin.field or "built in"
     return f"{origin.ref}: {origin.field}"
-
-
-__all__ = ["ForeignRule", "check"]

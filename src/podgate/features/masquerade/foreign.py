@@ -11,24 +11,10 @@ from ipaddress import ip_network
 from typing import Final
 
 from podgate.features.masquerade.prefixes import Span, family_of, outside, span_of
-from podgate.model.frozen import Frozen, ObjectRef
+from podgate.joints import ForeignRule
+from podgate.model.frozen import ObjectRef
 from podgate.model.machine import Family
 from podgate.model.problems import Problem
-
-
-class ForeignRule(Frozen, frozen=True):
-    """A rule that is not ours.
-
-    Attributes:
-        table: family and name, as ``ip nat``.
-        chain: the chain's name.
-        text: the rule, as nft or iptables-save prints it.
-    """
-
-    table: str
-    chain: str
-    text: str
-
 
 _TRANSLATES: Final = re.compile(r"\b(?:masquerade|snat)\b", re.IGNORECASE)
 _COMMENT: Final = re.compile(r'(?:-m comment )?(?:--comment|\bcomment) (?:"(?:[^"\\]|\\.)*"|\S+)')
