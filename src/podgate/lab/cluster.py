@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from podgate.lab import controllers
-from podgate.lab.network import ROUTER, SEGMENT, PodNet, Topology, network, pod_namespace
+from podgate.lab.containers import Installation
+from podgate.lab.network import PodNet, Topology, network, pod_namespace
 from podgate.lab.objects import Store, utc_now
 from podgate.lab.places import Places
 from podgate.lab.podenv import Objects
@@ -34,7 +35,7 @@ class Cluster:
         warnings: everything that was warned about, in order, once each.
     """
 
-    def __init__(self, places: Places, store: Store, lab: Lab) -> None:
+    def __init__(self, places: Places, store: Store, installation: Installation) -> None:
         self.objects: Objects = {}
         self.running: dict[Identity, Running] = {}
         self.warnings: dict[str, None] = {}
@@ -42,7 +43,7 @@ class Cluster:
         self.wire = Wire(self.warn)
         self.store = store
         self.places = places
-        self._lab = lab
+        self._lab = Lab(places, installation, utc_now, self.warn)
         self._nets: dict[str, tuple[Identity, PodNet]] = {}
         self._ended: set[Identity] = set()
         self._news = asyncio.Event()
@@ -300,6 +301,3 @@ def _why(status: Mapping[str, Any]) -> str:
         if entry.get("status") == "False" and entry.get("message"):
             return str(entry["message"])
     return ""
-
-
-__all__ = ["ROUTER", "SEGMENT", "Cluster"]

@@ -14,7 +14,6 @@ from podgate.lab.podenv import Surroundings, environment, expanded
 from podgate.lab.pods import Workload
 from podgate.lab.podspec import Container, VolumeMount
 from podgate.lab.rootfs import MachineRoot, RootRequest, Step, VolumeBind, container_root, hosts_file
-from podgate.lab.runner import Program
 from podgate.lab.security import Refused, setpriv, user_of
 from podgate.model.frozen import Frozen
 
@@ -22,6 +21,20 @@ OBJECTS: Final = "/run/podgate-lab/objects"
 """Where a container sees the lab's objects; ``PODGATE_SOURCE`` says so."""
 
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Program(Frozen, frozen=True):
+    """What to run.
+
+    Attributes:
+        words: program and arguments, with setpriv in front.
+        environment: all of it.
+        folder: the working directory.
+    """
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    folder: str = "/"
 
 
 class Installation(Frozen, frozen=True):
@@ -37,6 +50,13 @@ class Installation(Frozen, frozen=True):
     python: str
     bin: str
     objects: str
+
+
+class VolumePlaces(Frozen, frozen=True):
+    """Where each volume lies; those in ``read_only`` are never writable, as kubelets mount them."""
+
+    paths: Mapping[str, str] = {}
+    read_only: frozenset[str] = frozenset()
 
 
 def base_environment(container: Container, workload: Workload, installation: Installation) -> dict[str, str]:
@@ -70,17 +90,15 @@ def command_in(main: Program, command: tuple[str, ...], more: Mapping[str, str])
     return Program((*prefix, *command), {**main.environment, **more}, main.folder)
 
 
-def _bind(
-    mount: VolumeMount, sources: Mapping[str, str], read_only: frozenset[str], variables: Mapping[str, str]
-) -> VolumeBind | Refused:
-    source = sources.get(mount.name)
+def _bind(mount: VolumeMount, volumes: VolumePlaces, variables: Mapping[str, str]) -> VolumeBind | Refused:
+    source = volumes.paths.get(mount.name)
     if source is None:
         return Refused("CreateContainerConfigError", f"volumeMount {mount.mount_path}: no volume named {mount.name!r}")
     below = expanded(mount.sub_path_expr, variables) if mount.sub_path_expr else mount.sub_path
     if ".." in below.split("/") or below.startswith("/"):
         return Refused("CreateContainerConfigError", f"subPath {below!r} leads out of volume {mount.name}")
     path = posixpath.join(source, below) if below else source
-    return VolumeBind(path, mount.mount_path, mount.read_only or mount.name in read_only)
+    return VolumeBind(path, mount.mount_path, mount.read_only or mount.name in volumes.read_only)
 
 
 def root(
@@ -88,16 +106,12 @@ def root(
     workload: Workload,
     variables: Mapping[str, str],
     installation: Installation,
-    sources: Mapping[str, str],
-    read_only: frozenset[str],
+    volumes: VolumePlaces,
 ) -> tuple[Step, ...] | Refused:
-    """Give the steps for the container's root.
-
-    ``sources`` says where each volume lies; those in ``read_only`` are never writable, as kubelets mount them.
-    """
+    """Give the steps for the container's root."""
     mounts = [VolumeBind(installation.objects, OBJECTS, True), VolumeBind(installation.bin, BIN, True)]
     for mount in container.volume_mounts or ():
-        bind = _bind(mount, sources, read_only, variables)
+        bind = _bind(mount, volumes, variables)
         if isinstance(bind, Refused):
             return bind
         mounts.append(bind)

@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,10 @@ from podgate.lab.messages import (
 from podgate.lab.mounts import read_machine
 from podgate.lab.network import ROUTER
 from podgate.lab.nodeshell import node_program, node_root
-from podgate.lab.objects import Store, utc_now
+from podgate.lab.objects import Store
 from podgate.lab.places import Places
 from podgate.lab.probes import Place, connected
 from podgate.lab.runner import StartError, start_apart
-from podgate.lab.workload import Lab
 from podgate.linux.namespaces import mount
 from podgate.linux.processes import Child
 from podgate.model.frozen import ObjectRef
@@ -56,35 +55,46 @@ from podgate.model.frozen import ObjectRef
 _CONNECT_TIMEOUT = 5.0
 
 
+class End:
+    """Whether the lab shall end, and how many seconds its Pods have for it."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.grace = 2.0
+
+    def ask(self, grace: float = 2.0) -> None:
+        """Have the lab end."""
+        self.grace = grace
+        self.asked.set()
+
+
 class Server:
     """The control socket and those who use it."""
 
-    def __init__(self, cluster: Cluster, installation: Installation, listener: socket.socket) -> None:
-        self._cluster, self._installation, self._listener = cluster, installation, listener
+    def __init__(self, cluster: Cluster, installation: Installation, listener: socket.socket, end: End) -> None:
+        self._cluster, self._installation, self._listener, self._end = cluster, installation, listener, end
 
-    async def run(self, stop: Callable[[float], None]) -> None:
+    async def run(self) -> None:
         """Serve until cancelled."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             while True:
                 connection, _ = await loop.sock_accept(self._listener)
-                group.create_task(self._serve(connection, stop))
+                group.create_task(self._serve(connection))
 
-    async def _serve(self, connection: socket.socket, stop: Callable[[float], None]) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
                 taken = await received(connection)
                 if taken is not None:
-                    await self._answer(connection, *taken, stop)
+                    await self._answer(connection, *taken)
             except (BrokenPipeError, ConnectionResetError):
                 return  # The client went away; whoever worked for it has cleaned up.
             except (msgspec.DecodeError, OSError) as error:
                 with suppress(OSError):
                     send(connection, Failed(f"the lab's daemon could not do it: {error}"))
 
-    async def _answer(
-        self, connection: socket.socket, request: Request, descriptors: list[int], stop: Callable[[float], None]
-    ) -> None:
+    async def _answer(self, connection: socket.socket, request: Request, descriptors: list[int]) -> None:
         try:
             match request:
                 case Apply():
@@ -101,7 +111,7 @@ class Server:
                     send(connection, Done(value=self._cluster.report()))
                 case Stop():
                     send(connection, Done())
-                    stop(request.grace)
+                    self._end.ask(request.grace)
                 case Signal():
                     send(connection, Failed("no command runs on this connection"))
         finally:
@@ -257,25 +267,18 @@ def _listen(path: Path) -> socket.socket:
 async def _serve(places: Places, ready: int) -> None:
     store = Store.create(str(places.state))
     installation = _install(places)
-    cluster = Cluster(places, store, Lab(places, installation, utc_now, lambda message: cluster.warn(message)))
+    cluster = Cluster(places, store, installation)
     listener = _listen(places.socket)
-    stopping = asyncio.Event()
-
-    def stop(grace: float) -> None:
-        nonlocal patience
-        patience = grace
-        stopping.set()
-
-    patience = 2.0
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop, patience)
+    end = End()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.ask)
     async with asyncio.TaskGroup() as group:
-        server = group.create_task(Server(cluster, installation, listener).run(stop))
+        server = group.create_task(Server(cluster, installation, listener, end).run())
         run = group.create_task(cluster.run())
         os.write(ready, b"ready\n")
         os.close(ready)
-        await stopping.wait()
-        cluster.stop(patience)
-        await asyncio.wait({run}, timeout=patience + 1.0)
+        await end.asked.wait()
+        cluster.stop(end.grace)
+        await asyncio.wait({run}, timeout=end.grace + 1.0)
         server.cancel()
         run.cancel()
     store.close()

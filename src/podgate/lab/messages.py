@@ -5,7 +5,6 @@ Invariant: one message is one packet of a SOCK_SEQPACKET socket, so no message i
 travels in a file whose descriptor goes along.
 """
 
-import asyncio
 import os
 import socket
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from podgate.linux.descriptors import readable
 from podgate.model.frozen import Frozen
 
 _LONGEST = 128 * 1024
@@ -124,16 +124,10 @@ def receive(connection: socket.socket) -> tuple[Answer, list[int]] | None:
 
 async def received(connection: socket.socket) -> tuple[Request, list[int]] | None:
     """Wait for a request on a non-blocking socket; None when the client hung up."""
-    loop = asyncio.get_running_loop()
     while True:
         try:
             return _taken(connection, Request)  # type: ignore[arg-type]  # as above
         except BlockingIOError:
-            ready: asyncio.Future[None] = loop.create_future()
-            loop.add_reader(connection, lambda future=ready: None if future.done() else future.set_result(None))
-            try:
-                await ready
-            finally:
-                loop.remove_reader(connection)
+            await readable(connection.fileno())
         except ConnectionResetError:
             return None

@@ -8,10 +8,9 @@ Invariant: it sees the files that the node's Pods see under hostPath, at the sam
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from podgate.lab.containers import OBJECTS, Installation
+from podgate.lab.containers import OBJECTS, Installation, Program
 from podgate.lab.images import BIN
 from podgate.lab.rootfs import RootRequest, Step, VolumeBind, container_root, hosts_file
-from podgate.lab.runner import Program
 
 
 def node_program(words: tuple[str, ...], name: str, installation: Installation, more: Mapping[str, str]) -> Program:

@@ -7,6 +7,7 @@ Invariant: a volume's place never changes during the workload's life; its files 
 import shutil
 from pathlib import Path
 
+from podgate.lab.containers import VolumePlaces
 from podgate.lab.places import Places
 from podgate.lab.podenv import Surroundings
 from podgate.lab.pods import Workload
@@ -20,21 +21,19 @@ class Volumes:
     """One workload's volumes.
 
     Attributes:
-        sources: the path of each volume, once prepared.
-        read_only: volumes that no container may write.
+        places: where those lie that are prepared.
     """
 
     def __init__(self, workload: Workload, places: Places) -> None:
-        self.sources: dict[str, str] = {}
-        self.read_only: frozenset[str] = frozenset()
-        self._workload, self._places = workload, places
+        self.places = VolumePlaces()
+        self._workload, self._lab = workload, places
         self._folder = places.volatile / "pods" / "_".join(filter(None, workload.identity))
         self._writers: dict[str, VolumeWriter] = {}
 
     def prepare(self, around: Surroundings) -> Refused | None:
         """Make what is not made yet; Refused when an object or a path of the node is missing. May be called again."""
         for volume in self._workload.pod.spec.volumes or ():
-            if volume.name not in self.sources:
+            if volume.name not in self.places.paths:
                 refused = self._place(volume, around)
                 if refused is not None:
                     return Refused(refused.reason, f"volume {volume.name}: {refused.message}")
@@ -42,7 +41,7 @@ class Volumes:
 
     def _place(self, volume: Volume, around: Surroundings) -> Refused | None:
         group = self._workload.pod.spec.security.fs_group
-        folder = self._folder / volume.name
+        folder, read_only = self._folder / volume.name, False
         files = contents(volume, around)
         if isinstance(files, Refused):
             return files
@@ -50,19 +49,20 @@ class Volumes:
             writer = VolumeWriter(folder, group)
             writer.write(files)
             self._writers[volume.name] = writer
-            self.read_only |= {volume.name}
+            read_only = True
         elif volume.host_path is not None:
             if of_machine(volume.host_path) and Path(volume.host_path.path).exists():
-                self.read_only |= {volume.name}
+                read_only = True
                 folder = Path(volume.host_path.path)
             else:
-                made = make_host_path(volume.host_path, self._places.node(self._workload.node))
+                made = make_host_path(volume.host_path, self._lab.node(self._workload.node))
                 if isinstance(made, Refused):
                     return made
                 folder = made
         else:
             make_empty_dir(folder, group)
-        self.sources[volume.name] = str(folder)
+        sealed = self.places.read_only | ({volume.name} if read_only else set())
+        self.places = VolumePlaces({**self.places.paths, volume.name: str(folder)}, sealed)
         return None
 
     def write(self, around: Surroundings) -> None:

@@ -7,9 +7,10 @@ Invariant: the parent learns in one read whether exec happened: nothing, or the 
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NoReturn
 
+from podgate.lab.containers import Program
 from podgate.lab.mounts import build_root, make_private
 from podgate.lab.rootfs import Step
 from podgate.linux.namespaces import (
@@ -22,7 +23,6 @@ from podgate.linux.namespaces import (
     unshare,
 )
 from podgate.linux.processes import Child
-from podgate.model.frozen import Frozen
 
 _SHARED: Final = (("net", CLONE_NEWNET), ("uts", CLONE_NEWUTS), ("ipc", CLONE_NEWIPC))
 
@@ -31,22 +31,8 @@ class StartError(Exception):
     """A container's process could not be started; the message says at which step."""
 
 
-class Program(Frozen, frozen=True):
-    """What to run.
-
-    Attributes:
-        words: program and arguments, with setpriv in front.
-        environment: all of it.
-        folder: the working directory.
-    """
-
-    words: tuple[str, ...]
-    environment: Mapping[str, str]
-    folder: str = "/"
-
-
 def start(program: Program, sandbox: int, root: tuple[Step, ...], scratch: str, log: str) -> Child:
-    """Start a container's main process in the sandbox of process ``sandbox``, writing its output to the file ``log``."""
+    """Start a container's main process in the sandbox of process ``sandbox``; its output goes to the file ``log``."""
 
     def enter() -> None:
         _join(sandbox)
@@ -127,7 +113,7 @@ def _become(program: Program, enter: Callable[[], None], writer: int) -> NoRetur
         enter()
         os.makedirs(program.folder, exist_ok=True)
         os.chdir(program.folder)
-        os.execvpe(program.words[0], program.words, dict(program.environment))
+        os.execvpe(program.words[0], program.words, dict(program.environment))  # noqa: S606 - a shell would be wrong
     except (OSError, ValueError) as error:
         os.write(writer, f"{program.words[0]}: {error}".encode())
     finally:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from podgate.lab.containers import Installation, command_in, program, root
+from podgate.lab.containers import Installation, Program, command_in, program, root
 from podgate.lab.placement import Volumes
 from podgate.lab.places import Places
 from podgate.lab.podenv import Objects, Surroundings
@@ -22,7 +22,7 @@ from podgate.lab.pods import Workload, failures_after, restart_delay, restarts
 from podgate.lab.podspec import Container, Probe
 from podgate.lab.podstatus import ContainerState
 from podgate.lab.probes import Place, verdicts
-from podgate.lab.runner import Program, StartError, start, start_in
+from podgate.lab.runner import StartError, start, start_in
 from podgate.lab.security import Refused
 from podgate.lab.wire import Sandbox
 from podgate.linux.namespaces import inside_network
@@ -193,10 +193,7 @@ class Running:
         if isinstance(made, Refused):
             self._set(container.name, state="waiting", reason=made.reason, message=made.message)
             return None
-        steps = root(
-            container, self.workload, made.environment, self._lab.installation,
-            self._volumes.sources, self._volumes.read_only,
-        )  # fmt: skip
+        steps = root(container, self.workload, made.environment, self._lab.installation, self._volumes.places)
         if isinstance(steps, Refused):
             self._set(container.name, state="waiting", reason=steps.reason, message=steps.message)
             return None
@@ -263,11 +260,13 @@ class Running:
         place = Place(self._sandbox.network, (addresses or ("",))[0])
 
         async def run(words: tuple[str, ...]) -> int:
-            with open(os.devnull, "r+b") as null:
-                try:
-                    command = self.command(container.name, words, {}, (null.fileno(),) * 3)
-                except (StartError, KeyError):
-                    return 127
+            null = os.open(os.devnull, os.O_RDWR)
+            try:
+                command = self.command(container.name, words, {}, (null, null, null))
+            except (StartError, KeyError):
+                return 127
+            finally:
+                os.close(null)
             try:
                 return await command.wait()
             except asyncio.CancelledError:

@@ -54,7 +54,7 @@ def setns(descriptor: int, kind: int) -> None:
 
 
 def mount(source: str, target: str, filesystem: str = "", flags: int = 0, options: str = "") -> None:
-    """Mount; see mount(2). A bind with MS_RDONLY needs a second call with MS_REMOUNT."""
+    """Attach a file system to a path. A bind takes no notice of MS_RDONLY: see ``make_read_only``."""
     result = _libc.mount(
         os.fsencode(source), os.fsencode(target), filesystem.encode() or None, flags, options.encode() or None
     )

@@ -11,6 +11,8 @@ import os
 import signal
 from typing import Final
 
+from podgate.linux.descriptors import readable
+
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -66,17 +68,8 @@ class Child:
 
     async def wait(self) -> int:
         """Wait for the end, reap, and give the exit code. May be awaited by several tasks, and again afterwards."""
-        loop = asyncio.get_running_loop()
         while self.exit_code is None:
-            # A descriptor of our own: several waiters cannot share one in the event loop's selector.
-            watched = os.dup(self._descriptor)
-            ended: asyncio.Future[None] = loop.create_future()
-            loop.add_reader(watched, lambda future=ended: None if future.done() else future.set_result(None))
-            try:
-                await ended
-            finally:
-                loop.remove_reader(watched)
-                os.close(watched)
+            await readable(self._descriptor)
             self._reap()
         return self.exit_code
 
