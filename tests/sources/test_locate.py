@@ -5,13 +5,14 @@ Invariant: each expected line is checked against real text, by the number of its
 """
 
 import json
+import time
+from pathlib import Path
 
 import pytest
 
 from podgate.model.documents import parse
 from podgate.model.files import FileContent, Missing, Present
 from podgate.model.frozen import ObjectRef, file_ref
-from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.problems import Problem
 from podgate.sources.locate import Locator
 
@@ -44,12 +45,12 @@ OBJECT = {"metadata": {"name": "x"}, "kind": "ConfigMap", "data": {"config": "a:
 LIST = json.dumps({"kind": "List", "items": [{"kind": "Node", "metadata": {"name": "n"}}, OBJECT]}, indent=1).encode()
 
 FILES: dict[str, FileContent] = {"/etc/config/a": Present(CONFIG), "/etc/config/none": Missing()}
-MANIFESTS: dict[str, FileContent] = {
-    "m/b.yaml": Present(LITERAL),
-    "m/list.json": Present(LIST),
-    "m/z.yaml": Present(LITERAL),
-    "m/bad.yaml": Present(b"a: 1\n---\n\tb\n"),
-    "m/wrong.yaml": Present(b"---\na: 1\n---\nkind: Pod\nmetadata:\n  uid: x\n"),
+MANIFESTS = {
+    "m/b.yaml": LITERAL,
+    "m/list.json": LIST,
+    "m/z.yaml": LITERAL,
+    "m/bad.yaml": b"a: 1\n---\n\tb\n",
+    "m/wrong.yaml": b"---\na: 1\n---\nkind: Pod\nmetadata:\n  uid: x\n",
 }
 LISTED = ObjectRef("ConfigMap", "x", "default")
 OTHER = 'data["other.yaml"].b[0]'
@@ -58,8 +59,14 @@ INNER_TAB = str(parse(b"a:\n\t- b\n").faults[0])
 OUTER_TAB = str(parse(b"a: 1\n---\n\tb\n").faults[0])
 
 
-def locator() -> Locator:
-    return Locator(FILES, lambda: MANIFESTS, (CONFIG_MAP,))
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Write the manifests, and give their folder, below the working directory so that paths in messages are short."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    for path, data in MANIFESTS.items():
+        (tmp_path / path).write_bytes(data)
+    return "m"
 
 
 def line_of(text: bytes, part: bytes) -> int:
@@ -109,8 +116,8 @@ CASES: list[tuple[Problem, str]] = [
 
 
 @pytest.mark.parametrize(("problem", "expected"), CASES)
-def test_a_problem_names_its_line(problem: Problem, expected: str) -> None:
-    assert locator().format_problem(problem) == expected
+def test_a_problem_names_its_line(folder: str, problem: Problem, expected: str) -> None:
+    assert Locator(folder).describe(problem, FILES) == expected
 
 
 @pytest.mark.parametrize(
@@ -123,22 +130,22 @@ def test_a_problem_names_its_line(problem: Problem, expected: str) -> None:
         (AGENT, "", str(AGENT)),
     ],
 )
-def test_where(ref: ObjectRef, field: str, expected: str) -> None:
-    assert locator().where(ref, field) == expected
+def test_where(folder: str, ref: ObjectRef, field: str, expected: str) -> None:
+    assert Locator(folder).where(ref, field, FILES) == expected
 
 
-def test_manifests_are_read_once_and_only_when_they_are_needed() -> None:
-    reads = 0
+def test_without_manifests_objects_have_no_line() -> None:
+    locator = Locator()
+    assert locator.describe(Problem(AGENT, "error", "R", "data", "bad"), {}) == f"{AGENT}: error: data: bad"
+    assert locator.line(AGENT, "data", {}) is None
+    assert locator.line(file_ref("/etc/config/a"), "masqLinkLocal", FILES) == 5
 
-    def read() -> dict[str, FileContent]:
-        nonlocal reads
-        reads += 1
-        return MANIFESTS
 
-    found = Locator(FILES, read, (CONFIG_MAP,))
-    found.where(file_ref("/etc/config/a"), "masqLinkLocal")
-    found.where(AGENT, "data")
-    assert reads == 0
-    for problem, _ in CASES:
-        found.format_problem(problem)
-    assert reads == 1
+def test_manifests_that_changed_are_read_again(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    locator = Locator(folder)
+    problem = Problem(AGENT, "warning", "R", "data", "no key")
+    assert locator.describe(problem, {}).startswith("m/b.yaml:10: ")
+    Path("m/b.yaml").write_bytes(b"# one more line\n" + LITERAL)
+    later = time.monotonic() + 1.1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert locator.describe(problem, {}).startswith("m/b.yaml:11: ")

@@ -1,13 +1,14 @@
 """Locate: the file and line of what a message is about, found when the message is printed.
 
-Here: ``Locator``: ``where`` for explanations, ``format_problem`` for complaints. Not here: lines inside of a text
+Here: ``Locator``: ``where`` for explanations, ``describe`` for problems. Not here: lines inside of a text
 (podgate.model.documents).
-Invariant: a locator reads the files at most once, and only when something is asked; what cannot be found is named
-without a line, never with a wrong one of another file.
+Invariant: manifests are read only when something is asked about them; what cannot be found is named without a line,
+never with a wrong one of another file.
 """
 
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from podgate.model.documents import Parsed, locate, parse
@@ -15,12 +16,16 @@ from podgate.model.fieldpath import Part, field_path, split_path
 from podgate.model.files import FileContent, Present
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
-from podgate.model.snapshot import Kind
 from podgate.sources.manifests import load_manifests
 from podgate.sources.objects import Place, objects_in, parsed_file, raw_ref
 
 _BLOCK: Final = re.compile(rb":[ \t]*[|](?:[+-]?[1-9]?|[1-9][+-])[ \t]*(?:#.*)?\r?$")
 """The end of a line that begins a literal block (YAML 1.1, 9.3.4): its text starts on the next line, line by line."""
+
+_FRESH: Final = 1.0
+"""Seconds for which manifests that were read answer further questions: problems come in groups."""
+
+Files = Mapping[str, FileContent]
 
 
 class _Found(NamedTuple):
@@ -36,52 +41,52 @@ class Locator:
     """Finds lines in node-local files, and in manifests.
 
     Args:
-        files: node-local files by path, as the inputs held them.
-        manifests: reads the manifests by path, when they are needed; ``manifests_at`` makes one.
-        kinds: the kinds that objects may be of, which says whether they have a namespace.
+        manifests: the folder or file that objects come from; None: they come from elsewhere.
     """
 
-    def __init__(
-        self,
-        files: Mapping[str, FileContent],
-        manifests: Callable[[], Mapping[str, FileContent]] = dict,
-        kinds: tuple[Kind[Any], ...] = (),
-    ) -> None:
-        self._files = files
-        self._read = manifests
-        self._kinds = {kind.kind: kind for kind in kinds}
-        self._manifests: Mapping[str, FileContent] | None = None
-        self._objects: dict[ObjectRef, _Found] | None = None
+    def __init__(self, manifests: str | None = None) -> None:
+        self._path = manifests
+        self._read_at = float("-inf")
+        self._contents: Files = {}
+        self._objects: Mapping[ObjectRef, _Found] | None = None
 
-    def where(self, ref: ObjectRef, field: str = "") -> str:
+    def where(self, ref: ObjectRef, field: str, files: Files) -> str:
         """Give ``PATH:LINE`` for a field of a file, ``Kind/NS/NAME:field`` for one of an object."""
         if ref.kind != "File":
             return f"{ref}:{field}" if field else str(ref)
-        line = self._line_in_file(ref.name, field, "")
+        line = self.line(ref, field, files)
         return f"{ref.name}:{line}" if line else ref.name
 
-    def format_problem(self, problem: Problem) -> str:
-        """Give ``PATH:LINE: error: field: message``; of an object its name too, and no place if it is in no file."""
+    def line(self, ref: ObjectRef, field: str, files: Files) -> int | None:
+        """Give the line of a field of a file; None if the file, or the object, is not in a file that can be read."""
+        return self._line_in_file(ref.name, field, "", files) if ref.kind == "File" else None
+
+    def describe(self, problem: Problem, files: Files) -> str:
+        """Give ``PATH:LINE: error: field: message``; of an object its name too, and no place if it is in no file.
+
+        Args:
+            problem: the problem.
+            files: node-local files by path, as the inputs hold them.
+        """
         ref, message = problem.ref, problem.message
         if ref.kind == "File":
-            line = self._line_in_file(ref.name, problem.field, message)
-            place = f"{ref.name}:{line}" if line else ref.name
-            field = self._shown(problem.field)
+            line = self._line_in_file(ref.name, problem.field, message, files)
+            place, field = f"{ref.name}:{line}" if line else ref.name, _shown(problem.field)
             if line:
                 message = message.removeprefix(_position(message))
             return ": ".join(part for part in (place, problem.severity, field, message) if part)
         found = self._found(ref)
         if found is None:
-            return f"{ref}: {problem.severity}: " + ": ".join(part for part in (problem.field, message) if part)
+            return ": ".join(part for part in (str(ref), problem.severity, problem.field, message) if part)
         place, exact = _place_of(found, problem)
         if exact:
             message = message.removeprefix(_position(message))
         return ": ".join(part for part in (place, problem.severity, str(ref), problem.field, message) if part)
 
-    def _line_in_file(self, path: str, field: str, message: str) -> int | None:
-        content = self._files.get(path)
+    def _line_in_file(self, path: str, field: str, message: str, files: Files) -> int | None:
+        content = files.get(path)
         if content is None:
-            content = self._contents().get(path)
+            content = self._manifests().get(path)
         if not isinstance(content, Present):
             return None
         parts = split_path(field)
@@ -92,33 +97,37 @@ class Locator:
         return fault or locate(content.data, document, field_path(parts))
 
     def _found(self, ref: ObjectRef) -> _Found | None:
+        contents = self._manifests()
         if self._objects is None:
-            self._objects = {}
-            contents = self._contents()
-            for path in sorted(contents):
-                content = contents[path]
-                if isinstance(content, Present):
-                    for place, obj in objects_in(parsed_file(path, content.data)):
-                        kind = obj.get("kind") if isinstance(obj, dict) else None
-                        name = raw_ref(obj, self._kinds.get(kind) if isinstance(kind, str) else None)
-                        if name is not None:
-                            self._objects.setdefault(name, _Found(path, content.data, place, obj))
-        return self._objects.get(ref)
+            self._objects = _objects(contents)
+        # Without its kind one cannot say whether an object without a namespace is cluster-wide or in ``default``.
+        bare = ObjectRef(ref.kind, ref.name) if ref.namespace == "default" else ref
+        return self._objects.get(ref) or self._objects.get(bare)
 
-    def _contents(self) -> Mapping[str, FileContent]:
-        if self._manifests is None:
-            self._manifests = self._read()
-        return self._manifests
-
-    def _shown(self, field: str) -> str:
-        """Take the index of the document off: the line says which one."""
-        parts = split_path(field)
-        return field_path(parts[1:]) if parts and isinstance(parts[0], int) else field
+    def _manifests(self) -> Files:
+        now = time.monotonic()
+        if self._path is not None and now > self._read_at + _FRESH:
+            self._read_at, self._contents, self._objects = now, load_manifests(self._path), None
+        return self._contents
 
 
-def manifests_at(path: str) -> Callable[[], Mapping[str, FileContent]]:
-    """Give what reads the manifests at a path, for a Locator."""
-    return lambda: load_manifests(path)
+def _objects(contents: Files) -> Mapping[ObjectRef, _Found]:
+    """Give where each object stands; of several the first by path, which is the one that counts."""
+    found: dict[ObjectRef, _Found] = {}
+    for path in sorted(contents):
+        content = contents[path]
+        if isinstance(content, Present):
+            for place, obj in objects_in(parsed_file(path, content.data)):
+                ref = raw_ref(obj, None)
+                if ref is not None:
+                    found.setdefault(ref, _Found(path, content.data, place, obj))
+    return found
+
+
+def _shown(field: str) -> str:
+    """Take the index of the document off: the line says which one."""
+    parts = split_path(field)
+    return field_path(parts[1:]) if parts and isinstance(parts[0], int) else field
 
 
 def _split(obj: Any, parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[Part, ...], str | None]:
