@@ -68,11 +68,17 @@ class SettingsError(Exception):
         super().__init__("\n".join(self.problems))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Give `` (did you mean "x"?)`` for the known word nearest to ``word``, ignoring case; else an empty text."""
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Give the known word that ``word`` was probably meant to be, ignoring case; None if none is near."""
     by_lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.7)
-    return f' (did you mean "{by_lower[near[0]]}"?)' if near else ""
+    return by_lower[near[0]] if near else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Give `` (did you mean "x"?)`` for the nearest known word, else an empty text."""
+    near = nearest(word, known)
+    return "" if near is None else f' (did you mean "{near}"?)'
 
 
 def options_of(cls: type[Frozen]) -> tuple[OptionSpec, ...]:

@@ -17,11 +17,14 @@ from podgate.model import documents
 from podgate.model.documents import field_path, split_path
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Family
-from podgate.model.options import did_you_mean
+from podgate.model.options import did_you_mean, nearest
 from podgate.model.problems import Problem, Severity
 
 RESYNC_FLOOR: Final = 1_000_000_000
 """Nanoseconds. Changes and drift are noticed at once; more drift checks than one a second only cost."""
+
+LIST: Final = "nonMasqueradeCIDRs"
+"""The key that everything turns on."""
 
 _WHITE: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -144,8 +147,7 @@ class _Reader:
         for written in value:
             known = by_lower.get(written.lower())
             if known is None:
-                message = f"unknown key, ignored{did_you_mean(written, KEYS)}: correct or remove it"
-                self._complain("warning", "UnknownKey", message, written)
+                self._unknown(written, value)
                 continue
             if written != known:
                 self._complain("warning", "LetterCase", f'taken as "{known}": write it so', written)
@@ -156,6 +158,14 @@ class _Reader:
                 self._complain("warning", "DuplicateKey", message, written)
             found[known] = written
         return found
+
+    def _unknown(self, written: str, value: Mapping[str, Any]) -> None:
+        """Ignore an unknown key, unless it is the list itself, misspelt: without it the built-in list would rule."""
+        guess = did_you_mean(written, KEYS)
+        if nearest(written, KEYS) == LIST and not any(key.lower() == LIST.lower() for key in value):
+            self._complain("error", "UnknownKey", f"unknown key, and there is no {LIST}{guess}: correct it", written)
+        else:
+            self._complain("warning", "UnknownKey", f"unknown key, ignored{guess}: correct or remove it", written)
 
     def _limit(self, value: Mapping[str, Any], keys: Mapping[str, str]) -> int:
         if "cidrLimit" not in keys:
