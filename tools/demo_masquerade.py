@@ -34,7 +34,7 @@ def walk(lab: Walkthrough) -> None:
     lab.seen(f"{PARTNER}'s access log says", POD, asked(lab, "host/partner", PARTNER, "step-1"))
 
     lab.step(2, "podgate, and a list that keeps the cluster's ranges: the partner sees the node")
-    lab.lab("apply", "--wait", "-f", "deploy/masquerade", "-f", "examples/masquerade/configmaps/cluster-ranges.yaml")
+    lab.lab("apply", "--wait", "-f", "deploy/masquerade", "-f", "examples/masquerade-config/cluster-ranges.yaml")
     lab.until("masquerading", lambda: asked(lab, "host/partner", PARTNER, "wait") == NODE)
     lab.seen(f"{PARTNER}'s access log says", NODE, asked(lab, "host/partner", PARTNER, "step-2"))
     lab.seen("the log of the Pod on the other node says", POD, asked(lab, "default/peer", PEER, "step-2"))
@@ -45,7 +45,7 @@ def walk(lab: Walkthrough) -> None:
     print(f"    {milliseconds:.0f} ms from the edit to the first changed request ({requests} requests meanwhile)")
 
     lab.step(4, "the DaemonSet deleted: rules stay until they are cleaned, then nothing is left")
-    lab.lab("apply", "-f", "examples/masquerade/configmaps/cluster-ranges.yaml")
+    lab.lab("apply", "-f", "examples/masquerade-config/cluster-ranges.yaml")
     lab.until("masquerading", lambda: asked(lab, "host/partner", PARTNER, "wait") == NODE)
     lab.lab("delete", "daemonset/ip-masq-agent", "--namespace", "kube-system")
     lab.seen("after the agent is gone, the log says", NODE, asked(lab, "host/partner", PARTNER, "step-4-rules-stay"))
@@ -75,7 +75,7 @@ def changed(lab: Walkthrough) -> tuple[float, int]:
         assert probe.stdout is not None
         probe.stdout.readline()
         edited = time.time()
-        lab.lab("apply", "-f", "examples/masquerade/configmaps/with-partner.yaml")
+        lab.lab("apply", "-f", "examples/masquerade-config/with-partner.yaml")
         words = probe.stdout.readline().split()
     if len(words) != 2:
         lab.seen("the source changed", "yes", "no")
