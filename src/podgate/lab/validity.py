@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 from typing import Final
 
 from podgate.lab.kinds import LAB_GROUP, Object, group_of
+from podgate.lab.pods import PREFIX_LENGTH, SECONDARY, node_addresses
 from podgate.lab.selecting import OPERATORS, matches
 from podgate.lab.shapes import (
     DaemonSet,
@@ -32,9 +33,6 @@ from podgate.model.fieldpath import field_path
 
 IP_ANNOTATION: Final = "lab.podgate.dev/ip"
 """On a Pod: the addresses that it shall have, with commas between: ``10.16.1.6`` or ``10.16.1.6,fd00::6``."""
-
-ADDRESSES_ANNOTATION: Final = "lab.podgate.dev/addresses"
-"""On a Node: its addresses on the segment with prefix lengths: ``10.140.15.217/20,fd00:140::1/64``."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _PERCENT: Final = re.compile(r"[0-9]{1,9}%", re.ASCII)
@@ -165,12 +163,13 @@ def _node(obj: Object) -> Iterator[ShapeFault]:
     yield from _parsed(node.spec.pod_cidr, ip_network, "spec.podCIDR", "a range, as 10.16.1.0/24")
     if node.spec.pod_cidrs and node.spec.pod_cidr not in {"", node.spec.pod_cidrs[0]}:
         yield _Fault("spec.podCIDR", f"{node.spec.pod_cidr} is not the first of spec.podCIDRs; align them")
-    field = field_path(("metadata", "annotations", ADDRESSES_ANNOTATION))
-    text = node.metadata.annotations.get(ADDRESSES_ANNOTATION, "")
-    yield from _parsed(text, ip_interface, field, "an address with its prefix length, as 10.140.15.217/20")
     for index, address in enumerate(node.status.addresses):
         if address.type in {"InternalIP", "ExternalIP"}:
             yield from _parsed(address.address, ip_address, f"status.addresses[{index}].address", "an address")
+    try:
+        node_addresses(obj)
+    except ValueError as error:
+        yield _Fault("metadata.annotations", f"{PREFIX_LENGTH} or {SECONDARY}: {error}")
     for index, taint in enumerate(node.spec.taints):
         if taint.effect not in _EFFECTS:
             yield _Fault(

@@ -2,7 +2,6 @@
 
 from ipaddress import ip_network
 
-from podgate.lab.controllers import nodes as node_controller
 from tests.lab.world import World, node, nodes, pod, workload
 
 
@@ -35,8 +34,7 @@ def test_a_pod_that_fits_nowhere_says_why_and_is_bound_when_it_does() -> None:
 def test_nodes_get_ranges_that_do_not_overlap() -> None:
     world = World()
     world.apply(node("m", "spec: {podCIDRs: [10.244.0.0/23, 'fd00:1::/64']}") + nodes("a", "b"))
-    world.apply("---\n{apiVersion: v1, kind: Node, metadata: {name: six, annotations: "
-                "{lab.podgate.dev/addresses: 'fd00:140::1/64, 10.0.0.1/8'}}}")  # fmt: skip
+    world.apply(node("six", "status: {addresses: [{type: InternalIP, address: 'fd00:140::1'}]}"))
     ranges = {name: one["spec"]["podCIDRs"] for name, one in world.settle().of("Node").items()}
     assert ranges == {
         "a": ["10.244.2.0/24"],
@@ -50,22 +48,24 @@ def test_nodes_get_ranges_that_do_not_overlap() -> None:
 def test_nodes_are_registered() -> None:
     world = World()
     world.apply(nodes("a", "b"))
-    world.apply("---\n{apiVersion: v1, kind: Node, metadata: {name: c, annotations: "
-                "{lab.podgate.dev/addresses: '10.140.15.217/20'}}}")  # fmt: skip
-    world.apply(node("d", "status: {addresses: [{type: InternalIP, address: 172.18.0.3}, "
-                "{type: ExternalIP, address: 192.0.2.1}]}"))  # fmt: skip
+    given = "status: {addresses: [{type: InternalIP, address: 172.18.0.3}, {type: ExternalIP, address: 192.0.2.1}]}"
+    world.apply(node("c", given))
     found = world.settle().of("Node")
-    addresses = {name: [str(one) for one in node_controller.interfaces(obj)] for name, obj in found.items()}
-    assert addresses == {
-        "a": ["172.18.0.2/16"], "b": ["172.18.0.4/16"], "c": ["10.140.15.217/20"], "d": ["172.18.0.3/16"],
-    }  # fmt: skip
-    assert found["d"]["status"]["addresses"] == [
-        {"type": "InternalIP", "address": "172.18.0.3"},
-        {"type": "ExternalIP", "address": "192.0.2.1"},
-        {"type": "Hostname", "address": "d"},
-    ]
+    addresses = {name: [one["address"] for one in obj["status"]["addresses"]] for name, obj in found.items()}
+    assert addresses == {"a": ["172.18.0.2", "a"], "b": ["172.18.0.4", "b"], "c": ["172.18.0.3", "192.0.2.1", "c"]}
     assert found["c"]["metadata"]["labels"] == {"kubernetes.io/hostname": "c", "kubernetes.io/os": "linux"}
     assert all(one["status"]["conditions"][0]["status"] == "True" for one in found.values())
+    world.apply(node("c", "status: {addresses: [{type: InternalIP, address: 10.1.0.1}]}"))
+    assert [one["address"] for one in world.settle().of("Node")["c"]["status"]["addresses"]] == ["10.1.0.1", "c"]
+
+
+def test_the_ready_condition_is_left_to_whoever_runs_the_node() -> None:
+    world = World()
+    world.apply(nodes("a"))
+    (ref,) = (ref for ref in world.settle().objects if ref.kind == "Node")
+    condition = {"type": "Ready", "status": "False", "reason": "Stopped"}
+    world.objects[ref] = {**world.objects[ref], "status": {**world.objects[ref]["status"], "conditions": [condition]}}
+    assert world.settle().of("Node")["a"]["status"]["conditions"] == [condition]
 
 
 def test_pods_get_the_smallest_free_address_and_keep_it() -> None:
@@ -78,8 +78,7 @@ def test_pods_get_the_smallest_free_address_and_keep_it() -> None:
     }
     world.delete("pod", "one")
     world.apply(pod("three"))
-    status = world.settle().of("Pod")["three"]["status"]
-    assert (status["podIP"], status["hostIP"]) == ("10.16.1.2", "172.18.0.2")
+    assert world.settle().of("Pod")["three"]["status"]["podIP"] == "10.16.1.2"
     assert world.of("Pod")["two"]["status"]["podIP"] == "10.16.1.3"
 
 
@@ -121,9 +120,8 @@ def test_pods_on_the_nodes_network_have_its_addresses() -> None:
     world.apply(nodes("a") + pod("host", spec="hostNetwork: true") + pod("other", spec="hostNetwork: true"))
     world.settle()
     for one in world.of("Pod").values():
-        assert one["status"]["podIPs"] == one["status"]["hostIPs"] == [{"ip": "172.18.0.2"}]
-    world.apply("{apiVersion: v1, kind: Node, metadata: {name: a, annotations: "
-                "{lab.podgate.dev/addresses: '10.140.0.5/20'}}}")  # fmt: skip
+        assert one["status"]["podIPs"] == [{"ip": "172.18.0.2"}]
+    world.apply(node("a", "status: {addresses: [{type: InternalIP, address: 10.140.0.5}]}"))
     assert world.settle().of("Pod")["host"]["status"]["podIP"] == "10.140.0.5"
 
 

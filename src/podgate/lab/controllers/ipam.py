@@ -5,14 +5,14 @@ Invariant: no two Pods that have not ended hold the same address, but for Pods o
 
 A Node without a range gets 10.244.N.0/24 (and fd00:10:244:N::/64 if it has an IPv6 address): the smallest N that
 overlaps no other Node's. A Pod gets the smallest free address from the third of each range on; the annotation
-``lab.podgate.dev/ip`` asks for certain ones, and is served before others.
+``lab.podgate.dev/ip`` asks for certain ones, and is served before others. hostIP is left to whoever runs the Pod.
 """
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from podgate.lab.controllers import nodes as node_controller
+from podgate.lab.controllers.nodes import internal_ips
 from podgate.lab.controllers.seeing import Seen, nodes, pods
 from podgate.lab.controllers.writes import Objects, Put, PutStatus, Write
 from podgate.lab.kinds import Object
@@ -39,7 +39,7 @@ def ranges(objects: Objects) -> tuple[Write, ...]:
     for node in found:
         wanted = node.value.ranges
         if not wanted:
-            free = _free_ranges(node.obj, taken)
+            free = _free_ranges(node.value, taken)
             taken += free
             wanted = tuple(map(str, free))
         spec = {**(node.obj.get("spec") or {}), "podCIDR": wanted[0], "podCIDRs": list(wanted)}
@@ -48,8 +48,8 @@ def ranges(objects: Objects) -> tuple[Write, ...]:
     return tuple(writes)
 
 
-def _free_ranges(node: Object, taken: list[IPNetwork]) -> list[IPNetwork]:
-    six = any(one.version == 6 for one in node_controller.interfaces(node))
+def _free_ranges(node: Node, taken: list[IPNetwork]) -> list[IPNetwork]:
+    six = any(address.version == 6 for address in internal_ips(node))
     for number in range(256):
         candidates: list[IPNetwork] = [ip_network(f"10.244.{number}.0/24")]
         if six:
@@ -71,17 +71,14 @@ def reconcile(objects: Objects) -> tuple[Write, ...]:
     # Whoever asks for an address comes first, so that nobody else is given it by chance.
     for pod in sorted(found, key=lambda pod: not _asked(pod)):
         node = known[pod.value.spec.node_name]
-        host = [str(one.ip) for one in node_controller.interfaces(node.obj)]
         try:
-            given = _addresses(pod, node, holders, host)
+            given = _addresses(pod, node, holders)
         except _Refused as refused:
             reason, message = refused.args
             condition = {"type": CONDITION, "status": "False", "reason": reason, "message": message}
             writes += _differing(pod, {"conditions": [condition]})
             continue
         status: Object = {"podIP": given[0], "podIPs": [{"ip": one} for one in given]}
-        if host:
-            status |= {"hostIP": host[0], "hostIPs": [{"ip": one} for one in host]}
         if any(one.type == CONDITION and one.status == "False" for one in pod.value.status.conditions):
             status["conditions"] = [{"type": CONDITION, "status": "True"}]
         writes += _differing(pod, status)
@@ -92,16 +89,14 @@ def _asked(pod: Seen[Pod]) -> tuple[str, ...]:
     return words(pod.value.metadata.annotations.get(IP_ANNOTATION, ""))
 
 
-def _addresses(pod: Seen[Pod], node: Seen[Node], holders: dict[IPAddress, str], host: list[str]) -> list[str]:
+def _addresses(pod: Seen[Pod], node: Seen[Node], holders: dict[IPAddress, str]) -> list[str]:
     """Give a Pod's addresses, and note who holds them.
 
     Raises:
         _Refused: with the reason and the message of the condition.
     """
     if pod.value.spec.host_network:
-        if not host:
-            raise _Refused("NodeWithoutAddress", f"the Node {node.ref.name} has no InternalIP")
-        return host
+        return [str(address) for address in internal_ips(node.value)]
     if pod.value.status.pod_ips:
         return [one.ip for one in pod.value.status.pod_ips]
     pod_ranges = [ip_network(text, strict=False) for text in node.value.ranges]
