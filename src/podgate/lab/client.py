@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -95,13 +96,9 @@ def last_lines(places: Places, count: int = 15) -> str:
     return "\n".join(lines[-count:]) or f"{places.log} is empty"
 
 
-def is_up(places: Places) -> bool:
-    """Whether a lab of that name answers."""
-    try:
-        _connected(places).close()
-    except LabError:
-        return False
-    return True
+def require(places: Places) -> None:
+    """Raise LabError unless a lab of that name answers."""
+    _connected(places).close()
 
 
 def _connected(places: Places) -> socket.socket:
@@ -155,8 +152,9 @@ def apply(places: Places, objects: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 def wait(places: Places, seconds: float, progress: Callable[[Progress], None]) -> bool:
     """Wait until everything is ready; False when that took longer."""
     with _asked(places, Wait()) as connection:
-        connection.settimeout(seconds)
+        deadline = time.monotonic() + seconds
         while True:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
             try:
                 answer, _ = _answered(connection)
             except TimeoutError:

@@ -127,7 +127,10 @@ class Cluster:
             await self._wire_up()
             self._start_wanted(group)
         for running in self.running.values():
-            running.update(self.objects)
+            try:
+                running.update(self.objects)
+            except OSError as error:
+                self.warn(f"{running.workload.ref}: its volumes could not be written: {error}")
         self._write_status()
         self._remove_deleted()
 
@@ -153,11 +156,15 @@ class Cluster:
         return objects
 
     def _end_unwanted(self) -> None:
-        for identity in [identity for identity in self._ended if identity not in self.want.workloads]:
+        def unwanted(identity: Identity) -> bool:
+            workload = self.want.workloads.get(identity)
+            return workload is None or workload.pod.spec != self.running[identity].workload.pod.spec
+
+        for identity in [identity for identity in self._ended if unwanted(identity)]:
             self._ended.discard(identity)
-            self.running.pop(identity, None)
+            del self.running[identity]
         for identity, running in self.running.items():
-            if identity not in self.want.workloads:
+            if unwanted(identity):
                 deleted = self.objects.get(running.workload.ref, {}).get("metadata") or {}
                 running.stop(deleted.get("deletionGracePeriodSeconds"))
 
@@ -190,7 +197,11 @@ class Cluster:
             group.create_task(self._live(identity, running))
 
     async def _live(self, identity: Identity, running: Running) -> None:
-        await running.run()
+        try:
+            await running.run()
+        except* OSError as errors:
+            for error in errors.exceptions:
+                self.warn(f"{running.workload.ref} stopped: {error}; delete it and apply it again")
         self._ended.add(identity)
         if self._stopping:
             del self.running[identity]

@@ -42,12 +42,14 @@ class Installation(Frozen, frozen=True):
 
     Attributes:
         python: the interpreter that runs the lab.
+        setpriv: the path of that program, which a container's own PATH need not hold.
         bin: the lab's folder of entry programs.
         objects: the lab's objects.
     """
 
     machine: MachineRoot
     python: str
+    setpriv: str
     bin: str
     objects: str
 
@@ -81,7 +83,7 @@ def program(
     if isinstance(variables, Refused):
         return variables
     own = tuple(expanded(word, variables) for word in words(container, installation.python))
-    return Program((*prefix, *own), variables, container.working_dir or "/")
+    return Program((installation.setpriv, *prefix[1:], *own), variables, container.working_dir or "/")
 
 
 def command_in(main: Program, command: tuple[str, ...], more: Mapping[str, str]) -> Program:

@@ -251,7 +251,8 @@ def _install(places: Places) -> Installation:
         script = folder / name
         script.write_text(entry_script(sys.executable, source, module))
         script.chmod(0o755)
-    return Installation(read_machine(), sys.executable, str(folder), str(places.state / "objects"))
+    setpriv = shutil.which("setpriv") or "setpriv"
+    return Installation(read_machine(), sys.executable, setpriv, str(folder), str(places.state / "objects"))
 
 
 def _listen(path: Path) -> socket.socket:

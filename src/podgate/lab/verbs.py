@@ -42,8 +42,7 @@ def _manifests(paths: Iterable[str], kinds: Kinds) -> tuple[Object, ...]:
 
 
 def _store(where: Places) -> Store:
-    if not (where.state / "objects").is_dir() or not client.is_up(where):
-        raise LabError(f"lab {where.name} is not running: start it with `podgate lab up DIR`")
+    client.require(where)
     return Store(str(where.state))
 
 

@@ -22,11 +22,12 @@ from podgate.lab.pods import Workload, failures_after, restart_delay, restarts
 from podgate.lab.podspec import Container, Probe
 from podgate.lab.podstatus import ContainerState
 from podgate.lab.probes import Place, verdicts
+from podgate.lab.remains import Remains
 from podgate.lab.runner import StartError, start, start_in
 from podgate.lab.security import Refused
 from podgate.lab.wire import Sandbox
 from podgate.linux.namespaces import inside_network
-from podgate.linux.processes import Child, mount_namespace
+from podgate.linux.processes import Child
 
 
 class Lab:
@@ -61,6 +62,7 @@ class Running:
         self._volumes = Volumes(workload, lab.places)
         self._programs: dict[str, Program] = {}
         self._children: dict[str, Child] = {}
+        self._remains: dict[str, Remains] = {}
         self._grace = float(spec.termination_grace_period_seconds)
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -206,6 +208,7 @@ class Running:
             self._set(container.name, state="waiting", reason="RunContainerError", message=str(error))
             return None
         self._programs[container.name], self._children[container.name] = made, child
+        self._remains[container.name] = Remains(child.pid)
         self._set(
             container.name, state="running", reason="", message="", since=self._lab.now(), pid=child.pid,
             started=container.startup_probe is None,
@@ -278,11 +281,9 @@ class Running:
 
     def _sweep(self, container: Container) -> None:
         """Kill what a container's main process left behind: whoever shares its mount namespace."""
-        child = self._children.pop(container.name, None)
-        if child is not None and child.mounts:
-            for entry in os.scandir("/proc"):
-                if entry.name.isdigit() and mount_namespace(entry.name) == child.mounts:
-                    _kill(int(entry.name))
+        del self._children[container.name]
+        with self._remains.pop(container.name) as remains:
+            remains.kill()
 
     def _set(self, name: str, **fields: Any) -> None:
         before = self.states[name]
@@ -290,10 +291,3 @@ class Running:
         if self.states[name] != before:
             self._changed.set()
             self._news()
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -35,20 +35,11 @@ def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def mount_namespace(pid: int | str) -> int:
-    """Give the inode of a process's mount namespace; 0 when there is no such process."""
-    try:
-        return os.stat(f"/proc/{pid}/ns/mnt").st_ino
-    except OSError:
-        return 0
-
-
 class Child:
     """A child process of this one, held by its pidfd.
 
     Attributes:
         pid: its process id, in this process's namespace.
-        mounts: the inode of its mount namespace, which tells its descendants; 0 when it had ended already.
         exit_code: the code once it was awaited; 128 + N when signal N ended it, as shells say it.
     """
 
@@ -56,7 +47,6 @@ class Child:
         self.pid = pid
         self.exit_code: int | None = None
         self._descriptor = os.pidfd_open(pid)
-        self.mounts = mount_namespace(pid)
 
     def send(self, number: int) -> None:
         """Send a signal; nothing happens when the process has ended."""
