@@ -154,10 +154,9 @@ async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> 
 async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     """Remove what is ours, and what was kept."""
     with only_one(feature.name):
-        rows = [
-            {"step": step.name, "removed": str(await bring_to(step, step.empty))} for step in feature.steps(settings)
-        ]
+        plans = [(step.name, await bring_to(step, step.empty)) for step in feature.steps(settings)]
         forgot = KeptDirectory(Path(settings.state_dir)).forget()
+    rows = [{"step": name, "removed": str(plan) if plan else ""} for name, plan in plans]
     lines = [f"{row['step']}: {row['removed']}" for row in rows if row["removed"]]
     lines += [f"{settings.state_dir}: removed what was kept there"] if forgot else []
     return Answered("\n".join(lines) or "nothing of ours was there", {"steps": rows, "kept_removed": forgot})
