@@ -149,8 +149,8 @@ class Host(Generic[StatesT]):
         except OSError as error:
             self._status.fault(
                 "state directory",
-                f"{self._kept.path}: cannot keep the last good configuration ({error.strerror}): make it writable or set"
-                " --state-dir; until then a restart with a bad configuration reads the last good one back from the rules",
+                f"{self._kept.path}: cannot keep the last good configuration ({error.strerror}): make it writable or"
+                " set --state-dir; until then, a restart with a bad configuration reads it back from the rules",
                 "StateNotKept",
             )
         else:
