@@ -1,6 +1,8 @@
 """The topology itself, and one example of a packet test: what pods send through a node that masquerades."""
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from ipaddress import ip_network
 
 import pytest
@@ -41,10 +43,9 @@ def test_a_listed_destination_sees_the_pod_and_others_see_the_node() -> None:
     with packet_lab() as lab:
 
         async def load() -> None:
-            target = NftablesTarget("ip", "pg-test", namespace=lab.node.descriptor)
-            await target.apply(target.diff(await target.read(), want))
-            target.close()
+            with closing(NftablesTarget("ip", "pg-test", namespace=lab.node.descriptor)) as target:
+                await target.apply(target.diff(await target.read(), want))
 
-        lab.node.run_async(load)
+        asyncio.run(load())
         assert lab.seen("pod", "10.50.0.9").address == POD[4]
         assert lab.seen("pod", "203.0.113.5").address == NODE[4]

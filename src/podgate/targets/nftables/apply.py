@@ -57,14 +57,24 @@ class NftablesTarget:
         table: the table's name, which must be ours alone.
         program: ``nft``, or the path of one.
         namespace: an open network namespace (``/proc/PID/ns/net``) to work in; None for this process's own.
+        buffer_bytes: kernel memory for notifications that wait to be read; when it is full, all is read again.
     """
 
-    def __init__(self, family: Family, table: str, program: str = "nft", namespace: int | None = None) -> None:
+    def __init__(
+        self,
+        family: Family,
+        table: str,
+        *,
+        program: str = "nft",
+        namespace: int | None = None,
+        buffer_bytes: int = 4 << 20,
+    ) -> None:
         self.family: Family = family
         self.table = table
         self._number = int(FAMILIES[family])
         self._program = program
         self._namespace = namespace
+        self._buffer_bytes = buffer_bytes
         self._connection: Connection | None = None
         self._drift = Drift(self._number, table)
         self._seen: int | None = None
@@ -192,7 +202,7 @@ class NftablesTarget:
         What was changed between the last read and the start of the watch is told at once, in case it was ours.
         """
         with self._inside(), _mapped(f"watching table {self.family} {self.table}"):
-            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,))
+            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,), self._buffer_bytes)
         with listener:
             with _mapped(f"watching table {self.family} {self.table}"):
                 now = generation(self._connected())

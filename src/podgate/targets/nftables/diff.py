@@ -59,8 +59,8 @@ class Plan(Frozen, frozen=True):
     @property
     def is_structural(self) -> bool:
         """Whether more than elements of sets that stay change."""
-        parts = self.flushed or self.dropped_sets or self.dropped_chains or self.declared or self.new_sets
-        return bool(self.whole or self.wake or parts)
+        parts = (self.flushed, self.dropped_sets, self.dropped_chains, self.declared, self.new_sets, self.filled)
+        return bool(self.whole or self.wake or any(parts))
 
     def __bool__(self) -> bool:
         return self.is_structural or bool(self.elements)

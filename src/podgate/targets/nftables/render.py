@@ -113,7 +113,7 @@ def _listed(head: str, tail: str, declared: Set, elements: Iterable[tuple[Elemen
     line = "\t\t\t"
     for key, data in elements:
         shown = element_text(declared, key, data) + ","
-        if len(line) + len(shown) > _WIDTH:
+        if len(line) + len(shown) > _WIDTH and line.strip():
             yield line.rstrip()
             line = "\t\t\t"
         line += shown + " "
