@@ -129,7 +129,8 @@ class Kinds:
         )
         if groups:
             return f"{kind} is of {' or '.join(groups)}, not of apiVersion {version!r}; correct apiVersion"
-        near = difflib.get_close_matches(kind, self.names(), 1)
+        ours = any(resource.group == group_of(obj) for resource in self._by_kind.values())
+        near = difflib.get_close_matches(kind, self.names(), 1) if ours else []
         hint = f"did you mean {near[0]}?" if near else "apply its CustomResourceDefinition with it or before it"
         return f"the kind {kind} of apiVersion {version!r} is not known; {hint}"
 

@@ -140,6 +140,8 @@ class Store:
         obj = self._placed(obj)
         path = self._path(ref_of(obj), self._kinds.of(obj))
         before = self._current(path)
+        if before is not None and fault_of(before) is not None:
+            before = None  # somebody wrote nonsense: replace it as a whole
         kept = before["metadata"] if before else {"uid": self._new_uid(), "creationTimestamp": self._now()}
         metadata = {**obj["metadata"], **{key: kept[key] for key in _KEPT_METADATA if key in kept}}
         if before is None:
@@ -282,7 +284,8 @@ class Store:
         whole = obj if status is None else {**obj, "status": status}
         fault = fault_of(whole)
         if fault is not None:
-            faults.append(f"{path}: {fault.field}: {fault.message}; apply the object again")
+            file = _status_file(path) if fault.field.startswith("status") else path
+            faults.append(f"{file}: {fault.field}: {fault.message}; remove the file or apply the object again")
             return None
         return _Entry(ref_of(whole), obj, status, whole)
 

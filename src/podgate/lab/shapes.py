@@ -332,6 +332,13 @@ _SHAPES: Final[Mapping[tuple[str, str], type[Shape]]] = {
 }
 
 
+_HINTS: Final = {
+    "Expected `str`, got `bool`": "; y, n, yes, no, on and off are booleans in YAML: put text in quotes",
+    "Expected `str`, got `int`": "; put text in quotes",
+    "Expected `str`, got `float`": "; put text in quotes",
+}
+
+
 class ShapeFault(Frozen, frozen=True):
     """Why an object does not fit its kind: the field, and what is wrong with it."""
 
@@ -365,7 +372,8 @@ def shape_fault(obj: Object) -> ShapeFault | None:
         view(obj, _SHAPES.get((group_of(obj), str(obj.get("kind", ""))), Plain))
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at ")
-        return ShapeFault(_field(place.strip("`")), message.replace("`", "'"))
+        hint = next((hint for sign, hint in _HINTS.items() if message.endswith(sign)), "")
+        return ShapeFault(_field(place.strip("`")), message.replace("`", "'") + hint)
     return None
 
 
