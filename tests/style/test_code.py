@@ -150,13 +150,18 @@ def test_nothing_is_left_to_do() -> None:
 
 
 def has_test(path: Path) -> bool:
-    """Say whether tests/ has, in the folder of the same place, a test file of that name or one that imports it."""
+    """Say whether a test is where this file's reader looks for it.
+
+    That is tests/ in the folder of the same place, in a file of that name or one that imports it; or tests/kernel, in
+    one that imports it.
+    """
     below = path.relative_to(SOURCE)
+    module = ".".join(("podgate", *below.with_suffix("").parts))
     folder = ROOT / "tests" / below.parent
     if any(folder.glob(f"test_{path.stem}.py")):
         return True
-    module = ".".join(("podgate", *below.with_suffix("").parts))
-    return any(module in imported(tree(test)) for test in sorted(folder.glob("test_*.py")))
+    near = (*sorted(folder.glob("test_*.py")), *sorted((ROOT / "tests" / "kernel").glob("test_*.py")))
+    return any(module in imported(tree(test)) for test in near)
 
 
 def test_each_source_file_has_a_test_file() -> None:
