@@ -6,11 +6,11 @@ Invariant: exit 0 it was done, 1 it was not (no such lab or object, not ready in
 """
 
 import argparse
+import importlib
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
-from podgate.lab import verbs
 from podgate.lab.client import LabError
 from podgate.lab.places import DEFAULT_BASE, places
 
@@ -22,19 +22,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n{self.prog}: --help says more\n")
-
-
-def add_parser(subparsers: Any) -> None:
-    """Add ``lab`` with its verbs to the parser of ``podgate``; ``arguments.run(arguments)`` runs the chosen verb."""
-    fill(
-        subparsers.add_parser(
-            "lab",
-            help="a cluster in a box, from ordinary manifests, on this machine",
-            description=_DESCRIPTION,
-            epilog=_EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
 
 
 _DESCRIPTION: Final = """\
@@ -54,48 +41,48 @@ image runs its command from this machine, or without a command an echo server.
 State lies in $PODGATE_LAB_DIR (default {DEFAULT_BASE}), one folder per lab."""
 
 
-def fill(parser: argparse.ArgumentParser) -> None:
+def _fill(parser: argparse.ArgumentParser) -> None:
     """Give a parser the lab's verbs."""
     chosen = parser.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=_Parser)
 
-    def verb(name: str, run: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
+    def verb(name: str, module: str, summary: str) -> argparse.ArgumentParser:
         added: argparse.ArgumentParser = chosen.add_parser(
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
         )
         added.add_argument("--name", default="lab", help="which lab (default: lab); several run side by side")
-        added.set_defaults(run=run)
+        added.set_defaults(module=module, verb=name)
         return added
 
-    up = verb("up", verbs.up, "start a lab from manifests, and return when everything in it is ready")
+    up = verb("up", "objectverbs", "start a lab from manifests, and return when everything in it is ready")
     up.add_argument("paths", nargs="*", metavar="PATH", help="files and folders of manifests; none: an empty lab")
     up.add_argument("--foreground", action="store_true", help="stay; the lab ends with this process")
     _add_timeout(up)
-    down = verb("down", verbs.down, "end a lab and remove what it kept")
+    down = verb("down", "verbs", "end a lab and remove what it kept")
     down.add_argument("--grace", type=float, default=2.0, metavar="S", help="seconds for Pods to end (default: 2)")
-    _add_output(verb("status", verbs.status, "show nodes, hosts and Pods, and what is not ready"))
-    apply = verb("apply", verbs.apply, "create or change objects from manifests")
+    _add_output(verb("status", "verbs", "show nodes, hosts and Pods, and what is not ready"))
+    apply = verb("apply", "objectverbs", "create or change objects from manifests")
     apply.add_argument("-f", "--filename", action="append", required=True, dest="paths", metavar="PATH")
     apply.add_argument("--wait", action="store_true", help="return when everything is ready")
     _add_timeout(apply)
-    get = verb("get", verbs.get, "show objects")
+    get = verb("get", "objectverbs", "show objects")
     get.add_argument("kind", metavar="KIND", help="as Pod, pods, po, configmap, daemonsets.apps")
     get.add_argument("object", metavar="NAME", nargs="?")
     _add_namespace(get)
     _add_output(get)
-    delete = verb("delete", verbs.delete, "delete objects, and return when they are gone")
+    delete = verb("delete", "objectverbs", "delete objects, and return when they are gone")
     delete.add_argument("objects", metavar="KIND/NAME", nargs="+")
     delete.add_argument("--no-wait", action="store_true", help="return at once")
     _add_namespace(delete)
-    execute = verb("exec", verbs.execute, "run a command in a Pod, on a node or on a host")
+    execute = verb("exec", "verbs", "run a command in a Pod, on a node or on a host")
     execute.add_argument("target", metavar="TARGET", help=_WHERE)
     execute.add_argument("-c", "--container", default="", help="which container (default: the first)")
     execute.add_argument("words", nargs="+", metavar="-- COMMAND", help="the command and its arguments")
-    logs = verb("logs", verbs.logs, "print what a container wrote, all its restarts in one")
+    logs = verb("logs", "verbs", "print what a container wrote, all its restarts in one")
     logs.add_argument("target", metavar="TARGET", help="a Pod as [NAMESPACE/]NAME, or host/NAME")
     logs.add_argument("-c", "--container", default="", help="which container (default: the first)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on as more is written")
     logs.add_argument("--tail", type=int, metavar="N", help="the last N lines only")
-    forward = verb("forward", verbs.forward, "make a port of the lab reachable on this machine, until interrupted")
+    forward = verb("forward", "verbs", "make a port of the lab reachable on this machine, until interrupted")
     forward.add_argument("near", metavar="127.0.0.1:PORT", help="where to listen; port 0 picks one")
     forward.add_argument("far", metavar="TARGET:PORT", help=f"{_WHERE}, or an address of the lab")
 
@@ -118,14 +105,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="podgate lab", description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    fill(parser)
+    _fill(parser)
     arguments = parser.parse_args(list(sys.argv[1:] if argv is None else argv))
     try:
         arguments.places = places(arguments.name)
     except ValueError as error:
         parser.error(str(error))
+    # Most verbs need neither YAML nor the store; they are what people and tests call most often.
+    module = importlib.import_module(f"podgate.lab.{arguments.module}")
     try:
-        result: int = arguments.run(arguments)
+        result: int = getattr(module, "execute" if arguments.verb == "exec" else arguments.verb)(arguments)
     except LabError as error:
         print(f"podgate lab: {error}", file=sys.stderr)
         return error.code

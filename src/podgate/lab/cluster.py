@@ -291,6 +291,7 @@ def _line(ref: ObjectRef, value: Mapping[str, Any]) -> dict[str, Any]:
         "namespace": ref.namespace,
         "name": ref.name,
         "node": spec.get("nodeName", ""),
+        "containers": [container["name"] for container in spec.get("containers") or ()],
         "phase": status.get("phase", "Pending"),
         "ready": bool(containers) and all(container.get("ready") for container in containers),
         "restarts": sum(container.get("restartCount", 0) for container in containers),

@@ -37,9 +37,9 @@ from podgate.lab.messages import (
     Signal,
     Stop,
     Wait,
-    received,
     send,
     socket_address,
+    taken,
 )
 from podgate.lab.mounts import read_machine
 from podgate.lab.network import ROUTER
@@ -48,6 +48,7 @@ from podgate.lab.objects import Store
 from podgate.lab.places import Places
 from podgate.lab.probes import Place, connected
 from podgate.lab.runner import StartError, start_apart
+from podgate.linux.descriptors import readable
 from podgate.linux.namespaces import mount
 from podgate.linux.processes import Child
 from podgate.model.frozen import ObjectRef
@@ -85,9 +86,9 @@ class Server:
     async def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                taken = await received(connection)
-                if taken is not None:
-                    await self._answer(connection, *taken)
+                message = await received(connection)
+                if message is not None:
+                    await self._answer(connection, *message)
             except (BrokenPipeError, ConnectionResetError):
                 return  # The client went away; whoever worked for it has cleaned up.
             except (msgspec.DecodeError, OSError) as error:
@@ -210,10 +211,9 @@ class Server:
 
     async def _relay(self, connection: socket.socket, child: Child) -> None:
         """Pass the client's signals on; kill the command when the client goes away."""
-        while (taken := await received(connection)) is not None:
-            message, _ = taken
-            if isinstance(message, Signal):
-                child.send(message.number)
+        while (message := await received(connection)) is not None:
+            if isinstance(message[0], Signal):
+                child.send(message[0].number)
         child.send(signal.SIGKILL)
 
     async def _connect(self, connection: socket.socket, request: Connect) -> None:
@@ -227,11 +227,22 @@ class Server:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 made = await connected(place, address, request.port)
         except (OSError, TimeoutError) as error:
-            reason = getattr(error, "strerror", None) or "timed out"
+            reason = os.strerror(error.errno) if error.errno else "timed out"
             send(connection, Failed(f"cannot connect to {address} port {request.port}: {reason}"))
             return
         with made:
             send(connection, Done(), [made.fileno()])
+
+
+async def received(connection: socket.socket) -> tuple[Request, list[int]] | None:
+    """Wait for a request on a non-blocking socket; None when the client hung up."""
+    while True:
+        try:
+            return taken(connection, Request)  # type: ignore[arg-type]  # a union is a type form
+        except BlockingIOError:
+            await readable(connection.fileno())
+        except ConnectionResetError:
+            return None
 
 
 def _is_address(text: str) -> bool:

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from podgate.linux.descriptors import readable
 from podgate.model.frozen import Frozen
 
 _LONGEST = 128 * 1024
@@ -110,7 +109,8 @@ def send(connection: socket.socket, message: Any, descriptors: Sequence[int] = (
     socket.send_fds(connection, [msgspec.json.encode(message)], list(descriptors))
 
 
-def _taken(connection: socket.socket, kind: type[M]) -> tuple[M, list[int]] | None:
+def taken(connection: socket.socket, kind: type[M]) -> tuple[M, list[int]] | None:
+    """Take one message, blocking or not as the socket is; None when the other side hung up."""
     data, descriptors, _flags, _address = socket.recv_fds(connection, _LONGEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
     if not data:
         return None
@@ -119,15 +119,4 @@ def _taken(connection: socket.socket, kind: type[M]) -> tuple[M, list[int]] | No
 
 def receive(connection: socket.socket) -> tuple[Answer, list[int]] | None:
     """Wait for an answer; None when the daemon hung up."""
-    return _taken(connection, Answer)  # type: ignore[arg-type]  # a union is a type form, not a type
-
-
-async def received(connection: socket.socket) -> tuple[Request, list[int]] | None:
-    """Wait for a request on a non-blocking socket; None when the client hung up."""
-    while True:
-        try:
-            return _taken(connection, Request)  # type: ignore[arg-type]  # as above
-        except BlockingIOError:
-            await readable(connection.fileno())
-        except ConnectionResetError:
-            return None
+    return taken(connection, Answer)  # type: ignore[arg-type]  # a union is a type form, not a type

@@ -1,112 +1,33 @@
-"""The lab's verbs: from parsed arguments to requests, and from answers to text.
+"""The lab's verbs that talk to a lab that runs: down, status, exec, logs, forward.
 
-Here: one function per verb. Not here: the arguments themselves (lab/cli.py), the requests (lab/client.py).
+Here: one function per verb. Not here: arguments (lab/cli.py), requests (lab/client.py), objects (lab/objectverbs.py).
 Invariant: what is asked for goes to stdout; progress, warnings and complaints go to stderr.
 """
 
 import argparse
 import json
 import os
-import select
-import signal
 import socket
 import sys
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from inotify_simple import INotify, flags
 
 from podgate.lab import client
 from podgate.lab.client import LabError
-from podgate.lab.kinds import Kinds, Object
-from podgate.lab.manifests import read_manifests
-from podgate.lab.messages import Delete, Execute, Progress, Report
-from podgate.lab.objects import Store
+from podgate.lab.messages import Execute, Report
 from podgate.lab.places import Places
-from podgate.model.frozen import ObjectRef
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print for people, beside what was asked for."""
     print(text, file=sys.stderr, flush=True)
-
-
-def _manifests(paths: Iterable[str], kinds: Kinds) -> tuple[Object, ...]:
-    """Read manifests; complaints go to stderr, and any error stops here."""
-    found = read_manifests(paths, kinds)
-    for complaint in found.complaints:
-        _say(str(complaint))
-    if found.failed:
-        raise LabError("nothing was applied: correct the errors above", 2)
-    return found.objects
-
-
-def _store(where: Places) -> Store:
-    client.require(where)
-    return Store(str(where.state))
-
-
-class _Shown:
-    """Progress, each line once."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-        self.last: tuple[str, ...] = ()
-
-    def __call__(self, progress: Progress) -> None:
-        for line in (*(f"warning: {warning}" for warning in progress.warnings), *progress.waiting):
-            if line not in self._seen:
-                self._seen.add(line)
-                _say(f"  {line}")
-        self.last = progress.waiting
-
-
-def _await_ready(arguments: argparse.Namespace) -> int:
-    shown = _Shown()
-    if client.wait(arguments.places, arguments.timeout, shown):
-        return 0
-    _say(f"podgate lab: not ready after {arguments.timeout:g} s:")
-    for line in shown.last:
-        _say(f"  {line}")
-    _say("podgate lab: the lab goes on; `podgate lab status` and `podgate lab logs` say more")
-    return 1
-
-
-def up(arguments: argparse.Namespace) -> int:
-    """Start a lab."""
-    where: Places = arguments.places
-    objects = _manifests(arguments.paths, Kinds())
-    _say(f"lab {where.name}: starting")
-    init = client.start(where, attached=arguments.foreground)
-    client.apply(where, objects)
-    code = _await_ready(arguments)
-    if code == 0:
-        counts = client.ask(where, Report()).value
-        _say(
-            f"lab {where.name}: ready with {len(counts['nodes'])} nodes, {len(counts['pods'])} Pods, "
-            f"{len(counts['hosts'])} hosts; state in {where.state}"
-        )
-    return _stay(arguments, init) if arguments.foreground else code
-
-
-def _stay(arguments: argparse.Namespace, init: int) -> int:
-    """Wait for the lab's end, or end it when interrupted."""
-    ended = os.pidfd_open(init)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        select.select([ended], [], [])
-    except KeyboardInterrupt:
-        client.stop(arguments.places, 2.0)
-        return 0
-    _say(f"podgate lab: the lab ended by itself:\n{client.last_lines(arguments.places)}")
-    return 1
 
 
 def down(arguments: argparse.Namespace) -> int:
     """End a lab."""
     client.stop(arguments.places, arguments.grace)
-    _say(f"lab {arguments.places.name}: ended")
+    say(f"lab {arguments.places.name}: ended")
     return 0
 
 
@@ -117,15 +38,15 @@ def status(arguments: argparse.Namespace) -> int:
         print(json.dumps(report, indent=2))
         return 0
     print(f"lab {report['name']} in {report['state']}\n")
-    _table(
+    table(
         ("NODE", "ADDRESSES", "POD RANGES"),
         [(node["name"], " ".join(node["addresses"]), " ".join(node["podCIDRs"])) for node in report["nodes"]],
     )
-    _table(
+    table(
         ("HOST", "ADDRESSES", "READY"),
         [(host["name"], " ".join(host["addresses"]), "yes" if host["ready"] else "no") for host in report["hosts"]],
     )
-    _table(
+    table(
         ("POD", "NODE", "PHASE", "READY", "RESTARTS", "ADDRESSES"),
         [
             (f"{pod['namespace']}/{pod['name']}", pod["node"] or "-", pod["phase"], "yes" if pod["ready"] else "no",
@@ -139,85 +60,14 @@ def status(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print a table and an empty line; nothing without rows."""
     if not rows:
         return
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     print()
-
-
-def apply(arguments: argparse.Namespace) -> int:
-    """Apply manifests."""
-    store = _store(arguments.places)
-    store.load()
-    objects = _manifests(arguments.paths, store.kinds)
-    for line in client.apply(arguments.places, objects):
-        print(line)
-    return _await_ready(arguments) if arguments.wait else 0
-
-
-def _kind_of(store: Store, word: str) -> str:
-    resource = store.kinds.named(word)
-    if resource is None:
-        raise LabError(f"no kind is called {word!r}; known: {', '.join(store.kinds.names())}", 2)
-    return resource.kind
-
-
-def get(arguments: argparse.Namespace) -> int:
-    """Show objects."""
-    store = _store(arguments.places)
-    objects = store.load()
-    kind = _kind_of(store, arguments.kind)
-    resource = store.kinds.named(arguments.kind)
-    namespaced = resource is not None and resource.namespaced
-    chosen = [value for ref, value in objects.items() if ref.kind == kind]
-    if arguments.namespace and namespaced:
-        chosen = [value for value in chosen if value["metadata"].get("namespace") == arguments.namespace]
-    if arguments.object:
-        namespace = (arguments.namespace or "default") if namespaced else ""
-        found = objects.get(ObjectRef(kind, arguments.object, namespace))
-        if found is None:
-            raise LabError(f"{ObjectRef(kind, arguments.object, namespace)} not found")
-        chosen = [found]
-    if arguments.output == "json":
-        print(json.dumps(chosen[0] if arguments.object else {"kind": "List", "items": chosen}, indent=2))
-        return 0
-    rows = [(v["metadata"].get("namespace") or "-", v["metadata"]["name"], _summary(v)) for v in chosen]
-    _table(("NAMESPACE", "NAME", "STATUS"), sorted(rows))
-    return 0
-
-
-def _summary(value: Mapping[str, Any]) -> str:
-    """Give what matters most of an object's status in a few words."""
-    held = value.get("status") or {}
-    parts = [str(held["phase"])] if "phase" in held else []
-    parts += [f"{c['type']}={c['status']}" for c in held.get("conditions") or () if c.get("type") == "Ready"]
-    parts += [entry["ip"] for entry in held.get("podIPs") or () if "ip" in entry]
-    for have, want in (("numberReady", "desiredNumberScheduled"), ("readyReplicas", "replicas")):
-        if want in held:
-            parts.append(f"{held.get(have, 0)}/{held[want]} ready")
-    return " ".join(parts)
-
-
-def delete(arguments: argparse.Namespace) -> int:
-    """Delete objects."""
-    store = _store(arguments.places)
-    store.load()
-    refs: list[tuple[str, str, str]] = []
-    for text in arguments.objects:
-        word, slash, name = text.partition("/")
-        if not slash or not name:
-            raise LabError(f"{text!r}: say KIND/NAME, as pod/web", 2)
-        kind = _kind_of(store, word)
-        resource = store.kinds.named(word)
-        namespace = (arguments.namespace or "default") if resource is not None and resource.namespaced else ""
-        refs.append((kind, namespace, name))
-    client.ask(arguments.places, Delete(tuple(refs), wait=not arguments.no_wait))
-    for kind, namespace, name in refs:
-        print(f"{ObjectRef(kind, name, namespace)} deleted")
-    return 0
 
 
 def _target(text: str) -> tuple[str, str, str]:
@@ -259,10 +109,10 @@ def logs(arguments: argparse.Namespace) -> int:
 def _first_container(where: Places, kind: str, namespace: str, name: str) -> str:
     if kind == "host":
         return "host"
-    found = _store(where).load().get(ObjectRef("Pod", name, namespace))
-    if found is None:
-        raise LabError(f"{ObjectRef('Pod', name, namespace)} not found")
-    return str(found["spec"]["containers"][0]["name"])
+    for pod in client.ask(where, Report()).value["pods"]:
+        if (pod["namespace"], pod["name"]) == (namespace, name):
+            return str(pod["containers"][0])
+    raise LabError(f"Pod/{namespace}/{name} not found")
 
 
 def _print_log(data: bytes, tail: int | None) -> None:
@@ -301,5 +151,5 @@ def forward(arguments: argparse.Namespace) -> int:
         client.dial(arguments.places, *target).close()
         host, port = listener.getsockname()[:2]
         print(f"http://{f'[{host}]' if ':' in host else host}:{port} leads to {arguments.far}", flush=True)
-        client.forward(arguments.places, listener, *target, _say)
+        client.forward(arguments.places, listener, *target, say)
     return 0
