@@ -50,7 +50,7 @@ def walk(lab: Walkthrough) -> None:
     lab.lab("delete", "daemonset/ip-masq-agent", "--namespace", "kube-system")
     lab.seen("after the agent is gone, the log says", NODE, asked(lab, "host/partner", PARTNER, "step-4-rules-stay"))
     for node in ("node-1", "node-2"):
-        lab.lab("exec", f"node/{node}", "--", str(PODGATE), "masquerade", "clean")
+        lab.lab("exec", f"node/{node}", "--", "podgate", "masquerade", "clean")
         lab.seen(f"rules and chains left on {node}", "none", ruleset(lab, node) or "none")
     lab.seen(f"{PARTNER}'s access log says", POD, asked(lab, "host/partner", PARTNER, "step-4-cleaned"))
 
@@ -74,9 +74,9 @@ def changed(lab: Walkthrough) -> tuple[float, int]:
     with subprocess.Popen([*command, f"http://{PARTNER}/probe", POD], stdout=subprocess.PIPE, text=True) as probe:
         assert probe.stdout is not None
         probe.stdout.readline()
-        edited = time.time()
         lab.lab("apply", "-f", "examples/masquerade-config/with-partner.yaml")
         words = probe.stdout.readline().split()
     if len(words) != 2:
         lab.seen("the source changed", "yes", "no")
+    edited = lab.written_at("configmaps/kube-system/ip-masq-agent.json")
     return (float(words[0]) - edited) * 1000, int(words[1])

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from podgate.lab.places import places
 from tools.stages import ROOT
 
 PODGATE: Final = Path(sys.executable).parent / "podgate"
@@ -71,6 +72,10 @@ class Walkthrough:
                 f"{shlex.join(command[1:])} ended with exit code {done.returncode}: {done.stderr.strip()}"
             )
         return done.stdout
+
+    def written_at(self, object_path: str) -> float:
+        """Give the time at which an object was last written in the lab: when an API server would have taken the edit."""
+        return (places(self.name).state / "objects" / object_path).stat().st_mtime
 
     def get(self, *arguments: str) -> Any:
         """Get objects as values."""
