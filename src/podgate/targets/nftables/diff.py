@@ -93,7 +93,7 @@ def diff(have: State, want: State) -> Plan:
     if not have.present:
         return Plan(have, want, whole="it does not exist")
     if have.others:
-        return Plan(have, want, whole=f"it holds objects that are not ours: {', '.join(have.others)}")
+        return Plan(have, want, whole=f"made anew, since it holds what is not ours: {', '.join(have.others)}")
     return _parts(have, want)
 
 
@@ -189,7 +189,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan.whole and not want.present:
         yield f"- table {want.family} {want.name}: {plan.whole}"
         return
-    yield f"{'+' if plan.whole else '~'} table {want.family} {want.name}{': ' if plan.whole else ''}{plan.whole}"
+    sign = "~" if plan.have.present else "+"
+    yield f"{sign} table {want.family} {want.name}{': ' if plan.whole else ''}{plan.whole}"
     if plan.wake:
         yield "  ~ wakes: it is dormant, so its rules are not in force"
     for declared in plan.dropped_sets:
@@ -224,10 +225,14 @@ def _chain_lines(plan: Plan) -> Iterator[str]:
         previous = old_chains.get(chain.name)
         if not plan.whole and chain.name not in touched:
             continue
-        hook = chain.hook
-        place = f" ({hook.type}, {hook.hook} {hook.priority}, policy {hook.policy})" if hook else ""
-        yield f"  {'~' if previous else '+'} chain {chain.name}{place}"
+        line = f"  {'~' if previous else '+'} chain {chain.name} {_place(chain.hook)}".rstrip()
+        moved = previous is not None and previous.hook != chain.hook
+        yield f"{line}, was {_place(previous.hook) or '(no base chain)'}" if previous and moved else line
         yield from _rule_lines(previous.rules if previous else (), chain.rules)
+
+
+def _place(hook: Hook | None) -> str:
+    return f"({hook.type}, {hook.hook} {hook.priority}, policy {hook.policy})" if hook else ""
 
 
 def _rule_lines(old: tuple[Rule, ...], new: tuple[Rule, ...]) -> Iterator[str]:
@@ -236,6 +241,8 @@ def _rule_lines(old: tuple[Rule, ...], new: tuple[Rule, ...]) -> Iterator[str]:
         if kind == "equal":
             continue
         for rule in old[first:last]:
-            yield f"    - {rule.text or '(as read)'}  # {rule.mark or 'a rule that is not ours'}"
+            # Of a rule that was read only the mark is known.
+            why = rule.comment or "a rule that is not ours"
+            yield f"    - {rule.text}  # {why}" if rule.text else f"    - # {why}"
         for rule in new[new_first:new_last]:
             yield f"    + {rule.text}  # {rule.comment}"

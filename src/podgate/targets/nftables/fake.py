@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import pairwise
 from typing import Final, TypeVar
 
+import msgspec
+
 from podgate.joints import ApplyError, Drifted, Key, Signal
 from podgate.model.machine import Family
 from podgate.model.packet import Accept, Drop, Locality, Packet, PacketChain, Step, Trace, trace
@@ -115,10 +117,17 @@ def as_read(state: State) -> State:
         present=state.present,
         dormant=state.dormant,
         chains=chains,
-        sets=state.sets,
+        sets=tuple(_as_read(declared) for declared in state.sets),
         elements=elements,
         others=state.others,
     )
+
+
+def _as_read(declared: Set) -> Set:
+    """Give a declaration with the flag that nft adds to one with a timeout."""
+    if not declared.timeout or "timeout" in declared.flags:
+        return declared
+    return msgspec.structs.replace(declared, flags=tuple(sorted((*declared.flags, "timeout"))))
 
 
 def _packet_chain(chain: Chain, state: State) -> PacketChain:

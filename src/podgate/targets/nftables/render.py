@@ -61,23 +61,28 @@ def state_json(state: State) -> dict[str, Any]:
 
 
 def _body(state: State) -> Iterator[str]:
-    if state.comment:
-        yield f'\tcomment "{comment_text(state.comment)}"'
-    for declared in state.sets:
-        yield ""
-        yield f"\t{_kind(declared)} {declared.name} {{"
-        yield from (f"\t\t{line}" for line in _declaration(declared))
-        elements = sorted_elements(state.elements_of(declared.name))
-        if elements:
-            yield from _listed("\t\telements = {", "\t\t}", declared, elements)
-        yield "\t}"
-    for chain in state.chains:
-        yield ""
-        yield f"\tchain {chain.name} {{"
-        if chain.hook:
-            yield f"\t\t{_hook(chain)}"
-        yield from (f"\t\t{_rule(rule)}" for rule in chain.rules)
-        yield "\t}"
+    parts = [[f'\tcomment "{comment_text(state.comment)}"']] if state.comment else []
+    parts += [_set_lines(declared, state) for declared in state.sets]
+    parts += [_chain_lines(chain) for chain in state.chains]
+    for number, part in enumerate(parts):
+        if number:
+            yield ""
+        yield from part
+
+
+def _set_lines(declared: Set, state: State) -> list[str]:
+    lines = [f"\t{_kind(declared)} {declared.name} {{", *(f"\t\t{line}" for line in _declaration(declared))]
+    elements = sorted_elements(state.elements_of(declared.name))
+    if elements:
+        lines += _listed("elements = {", declared, elements, "\t\t")
+    return [*lines, "\t}"]
+
+
+def _chain_lines(chain: Chain) -> list[str]:
+    lines = [f"\tchain {chain.name} {{"]
+    if chain.hook:
+        lines.append(f"\t\t{_hook(chain)}")
+    return [*lines, *(f"\t\t{_rule(rule)}" for rule in chain.rules), "\t}"]
 
 
 def _kind(declared: Set) -> str:
@@ -107,18 +112,18 @@ def _rule(rule: Rule) -> str:
     return f'{rule.text} comment "{rule.mark}"'
 
 
-def _listed(head: str, tail: str, declared: Set, elements: Iterable[tuple[Element, Data]]) -> Iterator[str]:
+def _listed(head: str, declared: Set, elements: Iterable[tuple[Element, Data]], indent: str = "") -> Iterator[str]:
     """Show elements several to a line: a line is what a message of nft points to."""
-    yield head
-    line = "\t\t\t"
+    yield indent + head
+    line = start = indent + "\t"
     for key, data in elements:
         shown = element_text(declared, key, data) + ","
-        if len(line) + len(shown) > _WIDTH and line.strip():
+        if len(line) + len(shown) > _WIDTH and line != start:
             yield line.rstrip()
-            line = "\t\t\t"
+            line = start
         line += shown + " "
     yield line.rstrip()
-    yield tail
+    yield indent + "}"
 
 
 def transaction(plan: Plan) -> str:
@@ -168,4 +173,4 @@ def replaced_sets(plan: Plan) -> str:
 
 def _element_commands(command: str, declared: Set, elements: tuple[tuple[Element, Data], ...]) -> Iterator[str]:
     for start in range(0, len(elements), _PER_COMMAND):
-        yield from _listed(f"{command} {{", "}", declared, elements[start : start + _PER_COMMAND])
+        yield from _listed(f"{command} {{", declared, elements[start : start + _PER_COMMAND])
