@@ -37,6 +37,21 @@ def read(store: Store, path: str) -> Any:
     return json.loads(Path(store.root, path).read_text(encoding="utf-8"))
 
 
+def settle(store: Store) -> None:
+    for _ in range(10):
+        writes = reconcile(store.load())
+        if not writes:
+            return
+        for write in writes:
+            if isinstance(write, Put):
+                store.put(write.obj)
+            elif isinstance(write, Remove):
+                store.delete(write.ref)
+            else:
+                store.put_status(write.ref, write.status)
+    raise AssertionError(reconcile(store.load()))
+
+
 def test_the_layout(store: Store) -> None:
     store.put(pod())
     store.put_status(POD, {"phase": "Running"})
@@ -112,6 +127,29 @@ def test_applying_keeps_what_controllers_filled_in(store: Store) -> None:
     store.apply(pod(nodeName="a"))
     store.apply(pod())
     assert store.load()[POD]["spec"]["nodeName"] == "a"
+
+
+def test_applying_the_same_again_changes_nothing(store: Store) -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "a", "labels": {"disk": "ssd"}},
+        "spec": {"podCIDRs": ["10.1.0.0/24"]},
+        "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]},
+    }
+    for obj in (node, pod()):
+        store.apply(obj)
+    settle(store)
+    before = store.load()
+    for obj in (node, pod()):
+        store.apply(obj)
+    assert store.load() == before
+    assert before[POD]["spec"]["nodeName"] == "a"
+    store.apply({**node, "metadata": {"name": "a"}, "spec": {}, "status": {"addresses": []}})
+    found = store.load()[ObjectRef("Node", "a")]
+    assert found["metadata"]["labels"] == {"kubernetes.io/hostname": "a", "kubernetes.io/os": "linux"}
+    assert found["spec"]["podCIDR"] == "10.1.0.0/24"
+    assert found["status"]["addresses"] == [{"type": "Hostname", "address": "a"}]
 
 
 def test_a_namespace_that_is_missing_is_made(store: Store) -> None:
@@ -247,17 +285,7 @@ def test_the_controllers_settle_on_files(store: Store) -> None:
     template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"replicas": 2, "selector": selector, "template": template}
     store.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": spec})
-    for _ in range(10):
-        writes = reconcile(store.load())
-        for write in writes:
-            if isinstance(write, Put):
-                store.put(write.obj)
-            elif isinstance(write, Remove):
-                store.delete(write.ref)
-            else:
-                store.put_status(write.ref, write.status)
-        if not writes:
-            break
+    settle(store)
     pods = [obj for ref, obj in store.load().items() if ref.kind == "Pod"]
     assert sorted(obj["status"]["podIP"] for obj in pods) == ["10.244.0.2", "10.244.0.3"]
     assert len({obj["metadata"]["uid"] for obj in pods}) == 2

@@ -7,6 +7,7 @@ Invariant: ``settle`` ends when no controller wants anything, and fails when tha
 import itertools
 from typing import Any
 
+from podgate.lab.applying import applied
 from podgate.lab.controllers import Put, Remove, Write, reconcile
 from podgate.lab.controllers.writes import performed
 from podgate.lab.kinds import Object, known, ref_of
@@ -14,7 +15,6 @@ from podgate.lab.manifests import understood
 from podgate.model.frozen import ObjectRef
 
 ROUNDS = 100
-KEPT = ("nodeName", "podCIDR", "podCIDRs")
 
 
 class World:
@@ -32,12 +32,7 @@ class World:
         manifests = understood({"test.yaml": text.encode()}, known(self.objects.values()))
         assert manifests.complaints == ()
         for obj in manifests.objects:
-            have = self.objects.get(ref_of(obj))
-            if have and obj["kind"] in {"Pod", "Node"}:
-                kept = {key: have["spec"][key] for key in KEPT if key in have.get("spec", {})}
-                self._put({**obj, "spec": {**kept, **obj.get("spec", {})}})
-            else:
-                self._put(obj)
+            self._put(applied(self.objects.get(ref_of(obj)), obj))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         resource = known(self.objects.values()).named(kind)

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from podgate.lab.applying import applied
 from podgate.lab.controllers.writes import merged_status
 from podgate.lab.kinds import Kinds, Object, Resource, defined_by, known, ref_of
 from podgate.lab.validity import fault_of
@@ -31,7 +32,6 @@ NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 _STATUS: Final = ".status.json"
 _KEPT_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_KEPT_SPEC: Final[Mapping[str, tuple[str, ...]]] = {"Pod": ("nodeName",), "Node": ("podCIDR", "podCIDRs")}
 _DEFAULT_GRACE: Final = 30
 """Seconds that a Pod has to end when its spec does not say (the API's default)."""
 
@@ -156,8 +156,8 @@ class Store:
     def apply(self, obj: Object) -> None:
         """Do what a user's ``apply`` does: ``put``, and more.
 
-        What controllers filled in stays unless the user sets it: a Pod's nodeName, a Node's podCIDRs. A namespace
-        that is missing is made. ``status`` in it is merged in, for Nodes' addresses.
+        What controllers filled in stays unless the user sets it (applying.py). A namespace that is missing is made.
+        ``status`` in it is merged in, for Nodes' addresses.
 
         Raises:
             KeyError: the kind is not known.
@@ -168,11 +168,10 @@ class Store:
             namespace = ObjectRef("Namespace", ref.namespace)
             if self._current(self._path(namespace, self._kinds.of_ref(namespace))) is None:
                 self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ref.namespace}})
-        before = self._current(self._path(ref, self._kinds.of(obj)))
-        spec = (before or {}).get("spec") or {}
-        kept = {key: spec[key] for key in _KEPT_SPEC.get(ref.kind, ()) if key in spec}
-        if kept and not kept.keys() & (obj.get("spec") or {}).keys():
-            obj = {**obj, "spec": {**(obj.get("spec") or {}), **kept}}
+        path = self._path(ref, self._kinds.of(obj))
+        before = self._current(path)
+        if before is not None and fault_of(before) is None:
+            obj = applied({**before, "status": self._current(_status_file(path))}, obj)
         self.put(obj)
         if isinstance(obj.get("status"), dict):
             self.put_status(ref, obj["status"])
