@@ -74,7 +74,7 @@ class Walkthrough:
         return done.stdout
 
     def written_at(self, object_path: str) -> float:
-        """Give the time at which an object was last written in the lab: when an API server would have taken the edit."""
+        """Give the time at which an object was last written: when an API server would have taken the edit."""
         return (places(self.name).state / "objects" / object_path).stat().st_mtime
 
     def get(self, *arguments: str) -> Any:
