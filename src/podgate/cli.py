@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from podgate import __version__
-from podgate.model.options import OptionSpec, SettingsError, options_of, settings_from
+from podgate.model.options import OptionSpec, SettingsError, did_you_mean, options_of, settings_from
 
 FEATURES: Final = {
     "masquerade": ("podgate.features.masquerade.feature", "decides which Pod traffic leaves with the node's address"),
@@ -47,10 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return lab.main(words[1:])
     parser, chosen = _parser(words)
-    arguments = parser.parse_args(words)
+    arguments, unknown = parser.parse_known_args(words)
     if chosen is None:
         parser.print_help()
         return 2
+    if unknown:
+        return _refuse(chosen, arguments.verb, unknown)
     from podgate import verbs  # noqa: PLC0415 - "podgate --help" needs none of it
 
     feature = importlib.import_module(FEATURES[chosen][0]).FEATURE
@@ -61,6 +63,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"podgate {chosen} {arguments.verb}: {problem}", file=sys.stderr)
         return 2
     return verbs.perform(arguments.verb, feature, settings, arguments, os.environ)
+
+
+def _refuse(feature: str, verb: str, unknown: Sequence[str]) -> int:
+    """Say which words mean nothing to a verb, and what was probably meant."""
+    flags = [spec.flag for spec in _options(feature, verb)]
+    for word in unknown:
+        guess = did_you_mean(word.partition("=")[0], flags) if word.startswith("-") else ""
+        print(f"podgate {feature} {verb}: {word} means nothing here{guess}", file=sys.stderr)
+    print(f"podgate {feature} {verb}: --help says more", file=sys.stderr)
+    return 2
+
+
+def _options(feature: str, verb: str) -> list[OptionSpec]:
+    specs = options_of(importlib.import_module(FEATURES[feature][0]).FEATURE.settings)
+    return [spec for spec in specs if not spec.verbs or verb in spec.verbs]
 
 
 def _given(arguments: argparse.Namespace, specs: Sequence[OptionSpec]) -> dict[str, Any]:
@@ -96,9 +113,8 @@ def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
         )
         if verb == "explain":
             feature.add_questions(verb_parser)
-        for spec in options_of(feature.settings):
-            if not spec.verbs or verb in spec.verbs:
-                _add_option(verb_parser, spec)
+        for spec in _options(feature.name, verb):
+            _add_option(verb_parser, spec)
         if verb != "run":
             verb_parser.add_argument(
                 "--output", choices=("text", "json"), default="text", help="for people or for programs (default: text)"

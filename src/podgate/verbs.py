@@ -123,12 +123,12 @@ def without_source(watches: tuple[Watch, ...]) -> Snapshot:
 
 def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespace, look: Looking) -> Answered:
     compiled = feature.compiler(settings)(look.inputs)
-    problems = [problem for group in compiled.problems.values() for problem in group]
+    problems = [problem for ref in sorted(compiled.problems) for problem in compiled.problems[ref]]
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
-        raise BadInput("\n".join(look.describe(problem) for problem in sorted(problems)))
+        raise BadInput("\n".join(look.describe(problem) for problem in problems))
     if verb != "check":
-        for problem in sorted(problems):
+        for problem in problems:
             print(look.describe(problem), file=sys.stderr)
     match verb:
         case "render":
