@@ -5,100 +5,26 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
-from ipaddress import ip_network
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podgate.joints import ApplyError, Drifted, Signal
+from podgate.joints import ApplyError
 from podgate.linux.namespaces import inside_network
 from podgate.model.machine import Family
-from podgate.model.table import Table
-from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.fake import as_read
 from podgate.targets.nftables.render import render
-from podgate.targets.nftables.state import MEMBER, SRCNAT, Chain, Hook, Rule, Set, State, address_interval, interval
-from tests.support.netns import NetNamespace, netns
+from podgate.targets.nftables.state import Chain, Hook, Rule
+from tests.support.netns import NetNamespace
 from tests.support.nftables_states import TABLE, intervals, plain, services, states, verdicts, with_every_set
-from tests.support.poll import poll_async
+from tests.support.nftables_target import OpenTarget, keeping, load_state, many
 
 pytestmark = pytest.mark.kernel
 
 FAMILIES: tuple[Family, ...] = ("ip", "ip6")
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[NetNamespace]:
-    with netns() as namespace:
-        yield namespace
-
-
-class OpenTarget(Protocol):
-    def __call__(
-        self, namespace: NetNamespace, family: Family = "ip", program: str = "nft", buffer_bytes: int = 1 << 20
-    ) -> NftablesTarget: ...
-
-
-@pytest.fixture
-def open_target() -> Iterator[OpenTarget]:
-    with ExitStack() as stack:
-
-        def opened(
-            namespace: NetNamespace, family: Family = "ip", program: str = "nft", buffer_bytes: int = 1 << 20
-        ) -> NftablesTarget:
-            target = NftablesTarget(
-                family, TABLE, program=program, namespace=namespace.descriptor, buffer_bytes=buffer_bytes
-            )
-            stack.callback(target.close)
-            return target
-
-        yield opened
-
-
-@pytest.fixture
-def namespace() -> Iterator[NetNamespace]:
-    with netns() as fresh:
-        yield fresh
-
-
-def keeping(*networks: str, rules: tuple[Rule, ...] = ()) -> State:
-    return State(
-        "ip",
-        TABLE,
-        comment="a legend",
-        sets=(Set("keep", ("ipv4_addr",), ("interval",), comment="ranges that see the Pod's address"),),
-        chains=(
-            Chain(
-                "postrouting",
-                (
-                    Rule("counter fib saddr type local return", "own sockets"),
-                    Rule("ip daddr @keep return", "listed"),
-                    *rules,
-                    Rule("masquerade fully-random", "all others"),
-                ),
-                Hook("nat", "postrouting", SRCNAT),
-            ),
-        ),
-        elements={"keep": Table.of((interval(ip_network(network)), MEMBER) for network in networks)},
-    )
-
-
-async def load_state(target: NftablesTarget, want: State) -> None:
-    await target.apply(target.diff(await target.read(), want))
-
-
-def many(count: int, start: int = 1 << 24) -> State:
-    state = keeping()
-    keys = (address_interval("ip", start + 8 * n, start + 8 * n + 3) for n in range(count))
-    return State(
-        "ip", TABLE, chains=state.chains, sets=state.sets, elements={"keep": Table.of((key, MEMBER) for key in keys)}
-    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -200,117 +126,6 @@ def test_counters_of_other_chains_are_kept_when_one_chain_changes(
         second = keeping("10.0.0.0/8", rules=(Rule("accept", "new"),))
         await target.apply(target.diff(first, msgspec.structs.replace(second, chains=(*second.chains, extra))))
         assert namespace.run("nft", "list", "chain", "ip", TABLE, "extra") == counted
-
-    asyncio.run(run())
-
-
-async def _noticed(
-    target: NftablesTarget, start: State, act: Callable[[NftablesTarget, list[Signal]], Awaitable[object]]
-) -> list[Signal]:
-    """Watch while something happens; gives the signals, which ``act`` sees as they come."""
-    await target.apply(target.diff(await target.read(), start))
-    seen: list[Signal] = []
-
-    async def watch() -> None:
-        async for signal in target.signals():
-            seen.append(signal)  # noqa: PERF401 - act looks at the list while it grows
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(watch())
-        await asyncio.sleep(0)
-        await act(target, seen)
-        task.cancel()
-    return seen
-
-
-async def _settled(namespace: NetNamespace, seen: list[Signal], count: int) -> None:
-    """Add a chain by hand and wait for that to be signal number ``count``: all that came before has been looked at."""
-    namespace.run("nft", "add", "chain", "ip", TABLE, "the-end")
-    await poll_async(lambda: len(seen) >= count)
-    assert seen[-1] == Drifted("chain the-end added or changed")
-
-
-FOREIGN = {
-    "an element is deleted": "delete element ip pg-test keep { 10.0.0.0/8 }",
-    "an element is added": "add element ip pg-test keep { 100.64.0.0/10 }",
-    "a set is flushed": "flush set ip pg-test keep",
-    "a set is added": "add set ip pg-test other { type ipv4_addr; }",
-    "a rule is added": "add rule ip pg-test postrouting accept",
-    "a rule is put first": "insert rule ip pg-test postrouting accept",
-    "a chain is flushed": "flush chain ip pg-test postrouting",
-    "a chain is added": "add chain ip pg-test other",
-    "the policy is changed": "add chain ip pg-test postrouting { policy drop; }",
-    "the table is put to sleep": "add table ip pg-test { flags dormant; }",
-    "a counter is added": "add counter ip pg-test hits",
-    "the table is deleted": "delete table ip pg-test",
-    "the ruleset is flushed": "flush ruleset",
-}
-
-
-@pytest.mark.parametrize("command", FOREIGN.values(), ids=FOREIGN)
-def test_a_foreign_change_is_noticed_and_healed(command: str, namespace: NetNamespace, open_target: OpenTarget) -> None:
-    want = keeping("10.0.0.0/8", "172.16.0.0/12")
-
-    async def run() -> None:
-        async def act(target: NftablesTarget, seen: list[Signal]) -> None:
-            namespace.run("nft", "-f", "-", text=command + "\n")
-            await poll_async(lambda: seen, timeout=0.2)
-            plan = target.diff(await target.read(), want)
-            assert plan
-            await target.apply(plan)
-            assert not target.diff(await target.read(), want)
-            await _settled(namespace, seen, 2)
-
-        seen = await _noticed(open_target(namespace), want, act)
-        assert len(seen) == 2, seen
-
-    asyncio.run(run())
-
-
-def test_own_changes_and_other_tables_are_not_drift(namespace: NetNamespace, open_target: OpenTarget) -> None:
-    async def run() -> None:
-        async def act(target: NftablesTarget, seen: list[Signal]) -> None:
-            have = await target.read()
-            for want in (
-                keeping("192.168.0.0/16"),
-                keeping("10.0.0.0/8", rules=(Rule("accept", "extra"),)),
-                many(2000),
-                State.absent("ip", TABLE),
-                keeping("10.0.0.0/8"),
-            ):
-                await target.apply(target.diff(have, want))
-                have = want
-            namespace.run("nft", "add", "table", "ip", "another")
-            namespace.run("nft", "add", "table", "ip6", TABLE)
-            await _settled(namespace, seen, 1)
-
-        seen = await _noticed(open_target(namespace), keeping("10.0.0.0/8"), act)
-        assert len(seen) == 1, seen
-
-    asyncio.run(run())
-
-
-def test_lost_notifications_count_as_drift(namespace: NetNamespace, open_target: OpenTarget) -> None:
-    async def run() -> None:
-        async def act(target: NftablesTarget, seen: list[Signal]) -> None:
-            # Nobody reads meanwhile: the loop is held up while more arrives than the buffer takes.
-            other = render(many(2000)).replace(f"table ip {TABLE}", "table ip other")
-            namespace.run("nft", "-f", "-", text=other)
-            await poll_async(lambda: seen)
-
-        seen = await _noticed(open_target(namespace, buffer_bytes=4096), keeping("10.0.0.0/8"), act)
-        assert seen == [Drifted("notifications were lost")]
-
-    asyncio.run(run())
-
-
-def test_a_change_before_the_watch_is_told(namespace: NetNamespace, open_target: OpenTarget) -> None:
-    async def run() -> None:
-        target = open_target(namespace)
-        await target.read()
-        namespace.run("nft", "add", "table", "ip", TABLE)
-        async with asyncio.timeout(1):
-            assert "before it was watched" in str(await anext(aiter(target.signals())))
 
     asyncio.run(run())
 

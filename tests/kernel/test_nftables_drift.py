@@ -1,0 +1,128 @@
+"""What others change in the kernel is noticed and healed, and what podgate changes is not mistaken for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from podgate.joints import Drifted, Signal
+from podgate.targets.nftables.apply import NftablesTarget
+from podgate.targets.nftables.render import render
+from podgate.targets.nftables.state import Rule, State
+from tests.support.netns import NetNamespace
+from tests.support.nftables_states import TABLE
+from tests.support.nftables_target import OpenTarget, keeping, many
+from tests.support.poll import poll_async
+
+pytestmark = pytest.mark.kernel
+
+
+async def _noticed(
+    target: NftablesTarget, start: State, act: Callable[[NftablesTarget, list[Signal]], Awaitable[object]]
+) -> list[Signal]:
+    """Watch while something happens; gives the signals, which ``act`` sees as they come."""
+    await target.apply(target.diff(await target.read(), start))
+    seen: list[Signal] = []
+
+    async def watch() -> None:
+        async for signal in target.signals():
+            seen.append(signal)  # noqa: PERF401 - act looks at the list while it grows
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(watch())
+        await asyncio.sleep(0)
+        await act(target, seen)
+        task.cancel()
+    return seen
+
+
+async def _settled(namespace: NetNamespace, seen: list[Signal], count: int) -> None:
+    """Add a chain by hand and wait for that to be signal number ``count``: all that came before has been looked at."""
+    namespace.run("nft", "add", "chain", "ip", TABLE, "the-end")
+    await poll_async(lambda: len(seen) >= count)
+    assert seen[-1] == Drifted("chain the-end added or changed")
+
+
+FOREIGN = {
+    "an element is deleted": "delete element ip pg-test keep { 10.0.0.0/8 }",
+    "an element is added": "add element ip pg-test keep { 100.64.0.0/10 }",
+    "a set is flushed": "flush set ip pg-test keep",
+    "a set is added": "add set ip pg-test other { type ipv4_addr; }",
+    "a rule is added": "add rule ip pg-test postrouting accept",
+    "a rule is put first": "insert rule ip pg-test postrouting accept",
+    "a chain is flushed": "flush chain ip pg-test postrouting",
+    "a chain is added": "add chain ip pg-test other",
+    "the policy is changed": "add chain ip pg-test postrouting { policy drop; }",
+    "the table is put to sleep": "add table ip pg-test { flags dormant; }",
+    "a counter is added": "add counter ip pg-test hits",
+    "the table is deleted": "delete table ip pg-test",
+    "the ruleset is flushed": "flush ruleset",
+}
+
+
+@pytest.mark.parametrize("command", FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_change_is_noticed_and_healed(command: str, namespace: NetNamespace, open_target: OpenTarget) -> None:
+    want = keeping("10.0.0.0/8", "172.16.0.0/12")
+
+    async def run() -> None:
+        async def act(target: NftablesTarget, seen: list[Signal]) -> None:
+            namespace.run("nft", "-f", "-", text=command + "\n")
+            await poll_async(lambda: seen, timeout=0.2)
+            plan = target.diff(await target.read(), want)
+            assert plan
+            await target.apply(plan)
+            assert not target.diff(await target.read(), want)
+            await _settled(namespace, seen, 2)
+
+        seen = await _noticed(open_target(namespace), want, act)
+        assert len(seen) == 2, seen
+
+    asyncio.run(run())
+
+
+def test_own_changes_and_other_tables_are_not_drift(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    async def run() -> None:
+        async def act(target: NftablesTarget, seen: list[Signal]) -> None:
+            have = await target.read()
+            for want in (
+                keeping("192.168.0.0/16"),
+                keeping("10.0.0.0/8", rules=(Rule("accept", "extra"),)),
+                many(2000),
+                State.absent("ip", TABLE),
+                keeping("10.0.0.0/8"),
+            ):
+                await target.apply(target.diff(have, want))
+                have = want
+            namespace.run("nft", "add", "table", "ip", "another")
+            namespace.run("nft", "add", "table", "ip6", TABLE)
+            await _settled(namespace, seen, 1)
+
+        seen = await _noticed(open_target(namespace), keeping("10.0.0.0/8"), act)
+        assert len(seen) == 1, seen
+
+    asyncio.run(run())
+
+
+def test_lost_notifications_count_as_drift(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    async def run() -> None:
+        async def act(target: NftablesTarget, seen: list[Signal]) -> None:
+            # Nobody reads meanwhile: the loop is held up while more arrives than the buffer takes.
+            other = render(many(2000)).replace(f"table ip {TABLE}", "table ip other")
+            namespace.run("nft", "-f", "-", text=other)
+            await poll_async(lambda: seen)
+
+        seen = await _noticed(open_target(namespace, buffer_bytes=4096), keeping("10.0.0.0/8"), act)
+        assert seen == [Drifted("notifications were lost")]
+
+    asyncio.run(run())
+
+
+def test_a_change_before_the_watch_is_told(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    async def run() -> None:
+        target = open_target(namespace)
+        await target.read()
+        namespace.run("nft", "add", "table", "ip", TABLE)
+        async with asyncio.timeout(1):
+            assert "before it was watched" in str(await anext(aiter(target.signals())))
+
+    asyncio.run(run())
