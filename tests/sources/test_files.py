@@ -7,6 +7,7 @@ only where nothing must arrive does it wait for a time, shorter than what it exc
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import shutil
@@ -274,6 +275,22 @@ async def test_a_dangling_link_is_followed_once_it_leads_somewhere(tmp_path: Pat
         (tmp_path / "far").mkdir()
         (tmp_path / "far" / "target").write_text("x")
         await reader.until(path, Present(b"x"))
+
+
+async def test_links_in_a_directory_that_lead_nowhere_or_in_a_circle_are_told_and_followed(tmp_path: Path) -> None:
+    root = tmp_path / "d"
+    root.mkdir()
+    (root / "circle").symlink_to("circle")
+    (root / "dangling").symlink_to("../target")
+    (root / "up").symlink_to("..")
+    async with reading(watch(root)) as reader:
+        assert reader.values[0] == {
+            str(root): Directory(("circle", "dangling")),
+            str(root / "circle"): Unreadable(f"{os.strerror(errno.ELOOP)}: its links lead in a circle"),
+            str(root / "dangling"): Missing(dangling=True),
+        }
+        (tmp_path / "target").write_text("x")
+        await reader.until(root / "dangling", Present(b"x"))
 
 
 async def test_a_relative_path_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,12 +110,12 @@ class Following:
 
     def _counts(self, path: str) -> bool:
         published = self._entries[path].published
-        return published is not None and not isinstance(published, Missing)
+        return published is not None and published != Missing()  # a dangling link is there, and may be a mistake
 
     def _take_name(self, event: Event, now: float) -> None:
         swapped = event.what is What.ARRIVED and event.name == "..data"
         for path in self._trails.looked_up(event.directory, event.name):
-            created = event.what is What.CREATED and self._trails.of(path).lookups[-1] == event[:2]
+            created = _is_being_written(event) and self._trails.of(path).lookups[-1] == event[:2]
             touch = Touch.SWAPPED if swapped else Touch.CREATED if created else Touch.CHANGED
             self._touch_deep(path, touch, now)
         if event.what is What.LEFT:
@@ -124,7 +124,7 @@ class Following:
             child = os.path.join(parent, event.name)
             root = self._root_of[parent]
             if child not in self._children.get(parent, ()) and root.wanted(event.name, os.path.isdir(child)):
-                self._add_child(parent, child, now, Touch.CREATED if event.what is What.CREATED else Touch.CHANGED)
+                self._add_child(parent, child, now, Touch.CREATED if _is_being_written(event) else Touch.CHANGED)
 
     def _touch_deep(self, path: str, touch: Touch, now: float) -> None:
         self._touch(path, touch, now)
@@ -162,12 +162,12 @@ class Following:
             touch = Touch.SWAPPED if before.swapped else Touch.CHANGED
             self._list(path, look.content, now, touch, again=before.hollow is not None)
         elif isinstance(after.published, Directory):
-            for child in self._children.get(path, ()):  # held back: so are its names
+            for child in self._children.get(path, set()) - self._roots.keys():  # held back: so are its names
                 self._set(child, Entry(published=self._entries[child].published))
         else:
             for child in list(self._children.pop(path, ())):
                 self._drop(child)
-        if path not in self._roots and isinstance(after.published, Missing):
+        if path not in self._roots and after.published == Missing():
             self._drop(path)
 
     def _list(self, path: str, found: Directory, now: float, touch: Touch, *, again: bool) -> None:
@@ -214,6 +214,11 @@ class Following:
             self._refollow = False
             self._follow(self._trails.contents, self._trails.through)
         self._moved.clear()
+
+
+def _is_being_written(event: Event) -> bool:
+    """Say whether somebody just made the name, and may still write what it names: a link is whole from the start."""
+    return event.what is What.CREATED and not os.path.islink(os.path.join(event.directory, event.name))
 
 
 async def followed(roots: Iterable[Root]) -> AsyncIterator[Mapping[str, FileContent]]:

@@ -123,7 +123,7 @@ class Reading:
     def _file(self, path: str, content: FileContent, status: FileContent | None) -> FileObjects:
         before = self._files.get(path, FileObjects())
         if not isinstance(content, Present):
-            why = content.why if isinstance(content, Unreadable) else "it is not there"
+            why = content.why if isinstance(content, Unreadable) else "the link leads nowhere"
             problem = Problem(file_ref(path), "error", "Unreadable", "", f"cannot be read: {why}")
             return FileObjects(before.objects, before.places, (problem,), parsed=False)
         now = read_objects(path, content.data, self._wanted, _status_in(status))

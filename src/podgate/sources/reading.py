@@ -68,6 +68,7 @@ def _walk(path: str) -> Trail:
             links += 1
             target = _target(there) if links <= _LINKS else None
             if target is None:
+                here = there
                 break
             rest += [part for part in reversed(target.split("/")) if part not in ("", ".")]
             here = "/" if target.startswith("/") else here
@@ -140,7 +141,14 @@ def _directory(path: str, wanted: Wanted | None) -> FileContent:
     if wanted is None:
         return Unreadable("it is a directory, not a regular file")
     with os.scandir(path) as found:
-        return Directory(tuple(sorted(one.name for one in found if wanted(one.name, one.is_dir()))))
+        return Directory(tuple(sorted(one.name for one in found if wanted(one.name, _is_directory(one)))))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link in a circle
 
 
 def _regular(path: str, limit: int) -> Look:

@@ -61,7 +61,7 @@ class Trails:
         if path not in self._trails:
             return
         trail, listed = self._trails.pop(path)
-        for lookup in trail.lookups:
+        for lookup in set(trail.lookups):  # a link in a circle is looked up many times
             _discard(self._paths, lookup, path)
         if listed:
             _discard(self._lists, trail.end, path)
