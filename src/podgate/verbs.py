@@ -19,7 +19,7 @@ from typing import Any, Final
 from podgate.engine.host import Constant, Host, Sources, Work
 from podgate.engine.kept import KeptDirectory
 from podgate.engine.reconcile import bring_to
-from podgate.engine.single import AlreadyRunningError, only_one
+from podgate.engine.single import AlreadyRunningError, answered, only_one
 from podgate.engine.status import Status
 from podgate.joints import (
     Answered,
@@ -183,10 +183,9 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
     )
     status = Status(feature.name, [step.name for step in steps], log)
     log.info("starting", feature=feature.name, node=node_name, source=path or "none")
-    with only_one(feature.name):
-        code = asyncio.run(
-            _serve(Host(work, sources, KeptDirectory(Path(settings.state_dir)), status), settings, status)
-        )
+    host = Host(work, sources, KeptDirectory(Path(settings.state_dir)), status)
+    with only_one(feature.name) as claim:
+        code = asyncio.run(_serve(host, settings, status, claim))
         if settings.clean_on_exit:
             for step in steps:
                 asyncio.run(bring_to(step, step.empty))
@@ -195,10 +194,11 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
     return code
 
 
-async def _serve(host: Host[Any], settings: Any, status: Status) -> int:
+async def _serve(host: Host[Any], settings: Any, status: Status, claim: socket.socket) -> int:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_reader(claim, answered, claim)
     # What was imported stays for ever: a collection need not walk it again and again.
     gc.freeze()
     return await host.run(stop, once=settings.once, listen={} if settings.once else _pages(settings, status))

@@ -4,6 +4,7 @@ Here: an abstract unix socket as the claim, which the kernel frees when its hold
 Invariant: whoever holds the claim is alive, so there is no stale lock to clean up.
 """
 
+import contextlib
 import errno
 import socket
 import struct
@@ -16,8 +17,10 @@ class AlreadyRunningError(Exception):
 
 
 @contextmanager
-def only_one(feature: str) -> Iterator[None]:
+def only_one(feature: str) -> Iterator[socket.socket]:
     r"""Hold the claim ``\0podgate-FEATURE`` of this network namespace (unix(7), abstract sockets).
+
+    Gives a socket that is readable once somebody asked who holds it; a holder that stays calls ``answered`` then.
 
     Raises:
         AlreadyRunningError: another process holds it; its process id is in the message where it can be seen.
@@ -32,8 +35,16 @@ def only_one(feature: str) -> Iterator[None]:
             raise AlreadyRunningError(
                 f"podgate {feature} is already running on this node ({_holder(name)}): stop it first"
             ) from error
-        claim.listen(1)
-        yield
+        claim.listen()
+        claim.setblocking(False)
+        yield claim
+
+
+def answered(claim: socket.socket) -> None:
+    """Take those who asked off the queue, which would be full one day: the kernel alone has told them already."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            claim.accept()[0].close()
 
 
 def _holder(name: str) -> str:

@@ -52,6 +52,11 @@ class Status:
             )
         )
 
+        for step in steps:  # seen from the start: an alert on a rate needs the zero before the first one
+            self._counters.add(f"{name}_sync_total", 0, step=step, result="success")
+            self._counters.add(f"{name}_sync_total", 0, step=step, result="failure")
+            self._counters.add(f"{name}_drift_healed_total", 0, step=step)
+
     # What the reconcile loop tells.
 
     def applied(self, applied: Applied) -> None:

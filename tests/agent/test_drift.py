@@ -1,0 +1,101 @@
+"""Others change what is ours: noticed from the kernel's notifications, put right, counted, and told once."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.agent import DEFAULTS, TABLE, elements, is_whole, nft, rules, running
+from tests.support.netns import NetNamespace
+from tests.support.poll import poll
+
+pytestmark = pytest.mark.kernel
+
+DAMAGES = {
+    "the whole ruleset is flushed": "flush ruleset",
+    "the table is deleted": f"delete table ip {TABLE}",
+    "an element is deleted": f"delete element ip {TABLE} keep {{ 10.0.0.0/8 }}",
+    "an element is added": f"add element ip {TABLE} keep {{ 198.51.100.0/24 }}",
+    "the set is flushed": f"flush set ip {TABLE} keep",
+    "the rules are flushed": f"flush chain ip {TABLE} postrouting",
+    "a rule is put first": f"insert rule ip {TABLE} postrouting accept",
+    "the chain is deleted": f"flush chain ip {TABLE} postrouting\ndelete chain ip {TABLE} postrouting",
+    "a chain is added": f"add chain ip {TABLE} foreign",
+    "the table is put to sleep": f"add table ip {TABLE} {{ flags dormant; }}",
+}
+NOTICED_SECONDS = 0.2
+RIGHT_SECONDS = 1.0
+
+
+def is_right(node: NetNamespace) -> bool:
+    table = nft(node, "table", "ip", TABLE)
+    chains = [item["chain"]["name"] for item in table if "chain" in item]
+    awake = not any("dormant" in item["table"].get("flags", ()) for item in table if "table" in item)
+    return is_whole(node, DEFAULTS) and chains == ["postrouting"] and awake
+
+
+def test_every_damage_is_noticed_at_once_and_right_within_a_second(node: NetNamespace, tmp_path: Path) -> None:
+    with running(node, tmp_path) as agent:
+        for number, (what, damage) in enumerate(DAMAGES.items(), 1):
+            assert is_right(node), what
+            started = time.time()
+            node.run("nft", "-f", "-", text=damage + "\n")
+            poll(lambda: len(agent.log("somebody else")) == number, RIGHT_SECONDS)  # noqa: B023 - called at once
+            noticed = _seconds_of_day(str(agent.log("somebody else")[-1]["time"])) - started % 86400
+            assert noticed < NOTICED_SECONDS, f"{what}: noticed after {noticed} s"
+            poll(lambda: is_right(node), RIGHT_SECONDS)
+            poll(lambda: agent.metric('drift_healed_total{step="nftables/ip"}') == number)  # noqa: B023
+        assert len(agent.log("drift healed")) == len(DAMAGES)
+        assert agent.ready()
+
+
+def _seconds_of_day(stamp: str) -> float:
+    hours, minutes, seconds = stamp.partition("T")[2].rstrip("Z").split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds) + 0.001  # the log's clock is cut to milliseconds
+
+
+def test_a_single_deleted_rule_is_put_back(node: NetNamespace, tmp_path: Path) -> None:
+    with running(node, tmp_path):
+        for place in range(5):
+            handle = rules(node)[place].handle
+            before = [rule.comment for rule in rules(node)]
+            node.run("nft", "delete", "rule", "ip", TABLE, "postrouting", "handle", str(handle))
+            poll(lambda: [rule.comment for rule in rules(node)] == before, RIGHT_SECONDS)  # noqa: B023 - called at once
+
+
+def test_what_is_not_ours_is_left_alone_and_not_told(node: NetNamespace, tmp_path: Path) -> None:
+    with running(node, tmp_path) as agent:
+        node.run(
+            "nft",
+            "-f",
+            "-",
+            text="table ip other {\n  set s {\n    type ipv4_addr\n    elements = { 10.0.0.1 }\n  }\n}\n",
+        )
+        node.run("nft", "delete", "element", "ip", TABLE, "keep", "{ 10.0.0.0/8 }")
+        poll(lambda: elements(node) == DEFAULTS, RIGHT_SECONDS)
+        node.run("nft", "delete", "table", "ip", "other")
+        node.run("nft", "delete", "element", "ip", TABLE, "keep", "{ 10.0.0.0/8 }")
+        poll(lambda: elements(node) == DEFAULTS, RIGHT_SECONDS)
+        assert len(agent.log("somebody else")) == 2
+
+
+def test_two_programs_that_fight_do_not_eat_the_node(node: NetNamespace, tmp_path: Path) -> None:
+    with running(node, tmp_path) as agent:
+        deadline = time.monotonic() + 1.5
+        fights = 0
+        while time.monotonic() < deadline:
+            node.run("nft", "flush", "set", "ip", TABLE, "keep")
+            fights += 1
+        poll(lambda: is_right(node), RIGHT_SECONDS)
+        assert fights > 50
+        assert 3 <= agent.metric('drift_healed_total{step="nftables/ip"}') <= 8
+
+
+def test_the_drift_check_finds_what_was_not_notified(node: NetNamespace, tmp_path: Path) -> None:
+    path = tmp_path / "ip-masq-agent"
+    path.write_text("resyncInterval: 1s\n")
+    with running(node, tmp_path, "--config", path) as agent:
+        before = agent.metric('sync_total{result="success",step="nftables/ip"}')
+        poll(lambda: agent.metric('sync_total{result="success",step="nftables/ip"}') >= before + 2)
+        assert agent.metric('sync_age_seconds{step="nftables/ip"}') < 1.5
+        assert not agent.log("drift healed")
