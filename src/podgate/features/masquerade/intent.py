@@ -1,15 +1,17 @@
 """intent: what is wanted on this node, free of any back end.
 
-Here: the values. Not here: how they come about (compile.py) and what they become (to_nftables.py).
-Invariant: the order of decision is always never-list, configured intervals, then masquerade; a writer and explain.py
-read the same value, so what is explained is what is written.
+Here: the values. Not here: how they come about (compile.py), what they say about one packet (deciding.py), and what
+they become (to_nftables.py).
+Invariant: the order of decision is always never-list, own Pods, policies in their order, configured intervals, then
+the fallback; a writer and deciding.py read the same value, so what is explained is what is written.
 """
 
 from typing import Final, Literal
 
 from podgate.features.masquerade.config import Config
+from podgate.features.masquerade.ports import Ports
 from podgate.features.masquerade.prefixes import Action, Interval, Span
-from podgate.model.frozen import Frozen
+from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Family, IPAddress
 from podgate.model.table import Table
 
@@ -38,10 +40,53 @@ class NodeFacts(Frozen, frozen=True):
     Attributes:
         local: addresses of this node.
         broadcast: broadcast addresses of its subnets.
+        routes: the interface behind each destination, longest prefix first; empty when the routes are not known.
     """
 
     local: tuple[IPAddress, ...] = ()
     broadcast: tuple[IPAddress, ...] = ()
+    routes: tuple[tuple[Span, str], ...] = ()
+
+
+class Translation(Frozen, frozen=True):
+    """What becomes of the source of a packet.
+
+    Attributes:
+        action: ``keep``, ``masquerade`` or ``snat``.
+        address: the new source address of ``snat``, else None.
+        ports: source ports of TCP, UDP and SCTP to choose from, by their number; empty: any. Other protocols get the
+            same action without them.
+    """
+
+    action: Action
+    address: IPAddress | None = None
+    ports: Ports = ()
+
+
+class PolicyIntent(Frozen, frozen=True):
+    """One MasqueradePolicy in one family, resolved: it decides if source, destination and interface all match.
+
+    Attributes:
+        ref: the policy.
+        priority: for people; the policies of a FamilyIntent are in their order already.
+        translation: what it decides; a policy whose SNAT address this node lacks says masquerade here.
+        sources: source addresses; None: any that the never-list lets through. Empty: nothing here, for now.
+        from_pods: whether the sources are single addresses of Pods, which come and go, rather than written ranges.
+        destinations: destination addresses, disjoint; None: any. Exceptions are left out already.
+        interfaces: outgoing interfaces; a name that ends in ``*`` stands for all that begin so; empty: any.
+        source_intervals: ``sources`` with the entry behind each interval (a Pod's address, or a written CIDR).
+        destination_intervals: ``destinations`` with the entry behind each interval.
+    """
+
+    ref: ObjectRef
+    priority: int
+    translation: Translation
+    sources: Spans | None = None
+    from_pods: bool = False
+    destinations: Spans | None = None
+    interfaces: tuple[str, ...] = ()
+    source_intervals: tuple[Interval, ...] = ()
+    destination_intervals: tuple[Interval, ...] = ()
 
 
 class FamilyIntent(Frozen, frozen=True):
@@ -49,7 +94,10 @@ class FamilyIntent(Frozen, frozen=True):
 
     Attributes:
         own_pods: addresses of this node's own Pods: never masqueraded as destinations.
-        keep: destinations that keep the Pod's address.
+        policies: in the order in which they are asked; the first that matches decides.
+        keep: destinations that keep the Pod's address, unless a policy decided.
+        fallback: what happens to everything else; ``keep`` only where masquerading would be unsafe.
+        fallback_rule: the words that explain gives for it.
         own_intervals: ``own_pods`` with the entry behind each interval, for explain.
         intervals: the configured list resolved, with the entry behind each interval, for explain and check.
         facts: for explain.
@@ -58,7 +106,10 @@ class FamilyIntent(Frozen, frozen=True):
     family: Family
     never: NeverList = NeverList()
     own_pods: Spans = Spans()
+    policies: tuple[PolicyIntent, ...] = ()
     keep: Spans = Spans()
+    fallback: Translation = Translation("masquerade")
+    fallback_rule: str = "everything else"
     own_intervals: tuple[Interval, ...] = ()
     intervals: tuple[Interval, ...] = ()
     facts: NodeFacts = NodeFacts()
@@ -70,7 +121,7 @@ class Intent(Frozen, frozen=True):
     Attributes:
         families: the families that are on; one that is off is left to itself.
         node_name: this node.
-        random_fully: choose source ports at random.
+        random_fully: choose source ports at random, in every translation.
         config: the configuration in force.
         in_force: where it came from.
         digest: twelve hexadecimal digits of it, for metrics and logs.
@@ -92,6 +143,9 @@ class Intent(Frozen, frozen=True):
         """Seconds between two drift checks."""
         return self.config.resync_interval / 1e9
 
+
+NO_IPV6_RANGE: Final = "no IPv6 range of the cluster is known"
+"""The rule that explain names while IPv6 is on and nothing tells which IPv6 addresses are the cluster's."""
 
 IPV6_OFF: Final = "IPv6 is off"
 """The rule that explain names for a family that is not on."""

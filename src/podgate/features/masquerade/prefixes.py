@@ -12,8 +12,9 @@ from typing import Final, Literal, NamedTuple
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Family, IPAddress, IPNetwork
 
-Action = Literal["keep", "masquerade"]
-"""What happens to the source address. ``keep``: it stays the Pod's; ``masquerade``: it becomes the node's."""
+Action = Literal["keep", "masquerade", "snat"]
+"""What happens to the source address. ``keep``: it stays the Pod's; ``masquerade``: it becomes the node's, as the
+outgoing interface has it; ``snat``: it becomes an address that a policy names."""
 
 
 class Span(NamedTuple):
