@@ -48,6 +48,7 @@ def walk(lab: Walkthrough) -> None:
     lab.lab("apply", "-f", "examples/masquerade-config/cluster-ranges.yaml")
     lab.until("masquerading", lambda: asked(lab, "host/partner", PARTNER, "wait") == NODE)
     lab.lab("delete", "daemonset/ip-masq-agent", "--namespace", "kube-system")
+    lab.until("the agents' end", lambda: not lab.get("pods", "--namespace", "kube-system")["items"])
     lab.seen("after the agent is gone, the log says", NODE, asked(lab, "host/partner", PARTNER, "step-4-rules-stay"))
     for node in ("node-1", "node-2"):
         lab.lab("exec", f"node/{node}", "--", "podgate", "masquerade", "clean")
