@@ -8,6 +8,7 @@ from podgate.model.packet import (
     Accept,
     AddressIn,
     AddressTypeIn,
+    Chance,
     Drop,
     InterfaceIn,
     Jump,
@@ -137,3 +138,17 @@ def test_loops_and_missing_chains_are_errors() -> None:
         decided({"base": PacketChain((rule("jump", Jump("gone")),), Accept())})
     with pytest.raises(ValueError, match="has no policy"):
         decided({"base": PacketChain(())})
+
+
+def test_each_rule_of_chance_draws_for_itself_and_only_when_it_is_reached() -> None:
+    first = rule("half", Masquerade((1, 2)), Chance(0.5))
+    udp_only = rule("never met", Drop(), ProtocolIn(frozenset(["tcp"])), Chance(1.0))
+    chains = {"base": PacketChain((udp_only, first, rule("rest", Masquerade((3, 4)), Chance(0.25))), Accept())}
+
+    def ports(*draws: float) -> object:
+        return getattr(trace(chains, "base", PACKET, LOCALITY, draws).verdict, "ports", None)
+
+    assert ports(0.49) == (1, 2)
+    assert ports(0.5, 0.24) == (3, 4)
+    assert ports(0.5, 0.25) is None
+    assert ports() is None

@@ -5,7 +5,7 @@ nft and iptables (targets/*), connection tracking: a trace is of the first packe
 Invariant: a trace names the rule, or the policy, that decided.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 from typing import Final, Literal
 
@@ -113,7 +113,13 @@ class PortIn(Frozen, frozen=True, tag=True):
     protocols: frozenset[str] = frozenset({"tcp", "udp", "sctp"})
 
 
-Match = AddressIn | AddressTypeIn | ProtocolIn | InterfaceIn | PortIn
+class Chance(Frozen, frozen=True, tag=True):
+    """A draw of luck: a number from 0 up to 1, drawn for this rule alone, is below the probability."""
+
+    probability: float
+
+
+Match = AddressIn | AddressTypeIn | ProtocolIn | InterfaceIn | PortIn | Chance
 
 
 class Accept(Frozen, frozen=True, tag=True):
@@ -214,9 +220,11 @@ class Trace(Frozen, frozen=True):
         return self.steps[-1]
 
 
-def matches(match: Match, packet: Packet, locality: Locality) -> bool:
-    """Say whether a packet matches."""
+def matches(match: Match, packet: Packet, locality: Locality, draw: float = 1.0) -> bool:
+    """Say whether a packet matches; ``draw`` is the number drawn, should the match be one of chance."""
     match match:
+        case Chance(probability):
+            return draw < probability
         case AddressIn(field, version, ranges, negated):
             address = packet.address(field)
             if address.version != version:
@@ -245,14 +253,23 @@ def network_range(network: IPNetwork) -> tuple[int, int]:
     return int(network.network_address), int(network.broadcast_address)
 
 
-def trace(chains: Mapping[str, PacketChain], start: str, packet: Packet, locality: Locality) -> Trace:
+def trace(
+    chains: Mapping[str, PacketChain], start: str, packet: Packet, locality: Locality, draws: Iterable[float] = ()
+) -> Trace:
     """Follow a packet through the base chain ``start`` to the verdict.
+
+    Args:
+        chains: by name.
+        start: the chain that the packet enters.
+        packet: the first packet of a flow.
+        locality: what the node's routing tables say of addresses.
+        draws: what the rules of chance that it meets draw, in order; when there are no more, no such rule matches.
 
     Raises:
         ValueError: a rule jumps to a chain that is not there, chains call each other too deep, or ``start`` has no
             policy and no rule decided.
     """
-    walk = _Walk(chains, packet, locality)
+    walk = _Walk(chains, packet, locality, draws)
     verdict = walk.through(start, 0)
     if verdict is None:
         policy = chains[start].policy
@@ -266,10 +283,13 @@ def trace(chains: Mapping[str, PacketChain], start: str, packet: Packet, localit
 class _Walk:
     """One packet on its way through chains."""
 
-    def __init__(self, chains: Mapping[str, PacketChain], packet: Packet, locality: Locality) -> None:
+    def __init__(
+        self, chains: Mapping[str, PacketChain], packet: Packet, locality: Locality, draws: Iterable[float]
+    ) -> None:
         self._chains = chains
         self._packet = packet
         self._locality = locality
+        self._draws = iter(draws)
         self.steps: list[Step] = []
 
     def through(self, name: str, depth: int) -> Decision | None:
@@ -279,7 +299,7 @@ class _Walk:
         if depth > _JUMPS:
             raise ValueError(f"chains call each other more than {_JUMPS} deep, last {name}: is there a loop?")
         for rule in self._chains[name].rules:
-            if not all(matches(match, self._packet, self._locality) for match in rule.matches):
+            if not all(self._holds(match) for match in rule.matches):
                 continue
             verdict = rule.verdict
             if isinstance(verdict, VerdictMap):
@@ -299,6 +319,10 @@ class _Walk:
                 case decided:
                     return decided
         return None
+
+    def _holds(self, match: Match) -> bool:
+        draw = next(self._draws, 1.0) if isinstance(match, Chance) else 1.0
+        return matches(match, self._packet, self._locality, draw)
 
 
 def _looked_up(found: VerdictMap, packet: Packet) -> Verdict | None:

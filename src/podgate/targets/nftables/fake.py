@@ -6,7 +6,7 @@ Invariant: a plan is executed whole or not at all, and what the kernel would ref
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Final, TypeVar
 
@@ -80,10 +80,13 @@ class FakeNftables:
         while True:
             yield await self._signals.get()
 
-    def trace(self, packet: Packet, locality: Locality, hook: str = "postrouting") -> Trace:
+    def trace(
+        self, packet: Packet, locality: Locality, hook: str = "postrouting", draws: Iterable[float] = ()
+    ) -> Trace:
         """Follow a packet through the base chains of a hook, in the order of their priority.
 
-        An accepted packet goes on to the next base chain; any other verdict is the last one.
+        An accepted packet goes on to the next base chain; any other verdict is the last one. ``draws`` are what its
+        rules of chance draw, in order.
 
         Raises:
             ValueError: no chain has this hook; or GrammarError, a rule holds a word that the fake does not know.
@@ -96,8 +99,9 @@ class FakeNftables:
         if self.state.dormant or not entered:
             raise ValueError(f"no chain of table {self.family} {self.table} is entered at {hook}")
         steps: list[Step] = []
+        luck = iter(draws)
         for chain in entered:
-            found = trace(chains, chain.name, packet, locality)
+            found = trace(chains, chain.name, packet, locality, luck)
             steps += found.steps
             if not isinstance(found.verdict, Accept):
                 return Trace(found.verdict, tuple(steps))

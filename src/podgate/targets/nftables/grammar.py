@@ -12,6 +12,7 @@ from podgate.model.packet import (
     Accept,
     AddressIn,
     AddressTypeIn,
+    Chance,
     Dnat,
     Drop,
     Field,
@@ -60,7 +61,7 @@ class _Reader:
             if verdict is not None:
                 raise self._unknown(self._peek(), " after the verdict")
             found = self._statement()
-            if isinstance(found, AddressIn | AddressTypeIn | ProtocolIn | InterfaceIn | PortIn):
+            if isinstance(found, AddressIn | AddressTypeIn | ProtocolIn | InterfaceIn | PortIn | Chance):
                 matches.append(found)
             elif found is not None:
                 verdict = found
@@ -93,6 +94,8 @@ class _Reader:
                 return self._interface(word)
             case "tcp" | "udp" | "sctp" | "th":
                 return self._port(word)
+            case "numgen":
+                return self._chance()
             case _:
                 raise self._unknown(word)
 
@@ -137,6 +140,23 @@ class _Reader:
             return text, None
         address, _, ports = text.partition(":")
         return address, self._port_range(ports) if ports else None
+
+    def _chance(self) -> Chance:
+        """Read ``numgen random mod OF < BELOW``."""
+        for word in ("random", "mod"):
+            self._expect(word)
+        of = self._number()
+        self._expect("<")
+        below = self._number()
+        if not 0 < below < of:
+            raise GrammarError(f"rule `{self._rule.text}`: {below} of {of} is no chance")
+        return Chance(below / of)
+
+    def _number(self) -> int:
+        word = self._take()
+        if not word.isdecimal():
+            raise GrammarError(f"rule `{self._rule.text}`: `{word}` is not a number")
+        return int(word)
 
     def _fib(self) -> AddressTypeIn:
         field = self._field()
