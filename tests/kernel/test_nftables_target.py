@@ -17,7 +17,7 @@ from podgate.linux.namespaces import inside_network
 from podgate.model.machine import Family
 from podgate.targets.nftables.fake import as_read
 from podgate.targets.nftables.render import render
-from podgate.targets.nftables.state import Chain, Hook, Rule
+from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State
 from tests.support.netns import NetNamespace
 from tests.support.nftables_states import TABLE, intervals, plain, services, states, verdicts, with_every_set
 from tests.support.nftables_target import OpenTarget, keeping, load_state, many
@@ -178,6 +178,57 @@ def test_sixty_thousand_elements_are_one_transaction(namespace: NetNamespace, op
             assert not target.diff(before, have)
             await target.apply(target.diff(have, want))
             assert not target.diff(await target.read(), want)
+
+    asyncio.run(run())
+
+
+ADD_TEN = "add element ip pg-test keep { 10.0.0.0/8 }"
+DISGUISED = {
+    "an element of ours with a comment": ("", 'add element ip pg-test keep { 10.0.0.0/8 comment "mine" }', True),
+    "the same set with auto-merge": (
+        "flags interval; auto-merge;",
+        "add element ip pg-test keep { 10.0.0.0/8 }",
+        False,
+    ),
+    "the same set with timeouts": ("flags interval, timeout;", ADD_TEN, False),
+}
+
+
+@pytest.mark.parametrize(("flags", "command", "equal"), DISGUISED.values(), ids=DISGUISED)
+def test_elements_are_compared_by_value_and_sets_by_declaration(
+    flags: str, command: str, equal: bool, namespace: NetNamespace, open_target: OpenTarget
+) -> None:
+    want = keeping("10.0.0.0/8")
+
+    async def run() -> None:
+        target = open_target(namespace)
+        await load_state(target, want)
+        namespace.run("nft", "delete", "element", "ip", TABLE, "keep", "{ 10.0.0.0/8 }")
+        if flags:
+            text = render(keeping()).replace("flags interval", flags)
+            namespace.run("nft", "-f", "-", text=text)
+        namespace.run("nft", "-f", "-", text=command + "\n")
+        plan = target.diff(await target.read(), want)
+        assert bool(plan) is not equal, str(plan)
+        await target.apply(plan)
+        assert not target.diff(await target.read(), want)
+
+    asyncio.run(run())
+
+
+def test_what_packets_write_into_a_dynamic_set_is_left_alone(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    seen = Set("seen", ("ipv4_addr",), ("dynamic",), timeout=60, comment="who was here")
+    rule = Rule("update @seen { ip daddr }", "remembers")
+    chain = Chain("output", (rule,), Hook("filter", "output", 0))
+    want = State("ip", TABLE, chains=(chain,), sets=(seen,))
+
+    async def run() -> None:
+        target = open_target(namespace)
+        await load_state(target, want)
+        with inside_network(namespace.descriptor), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"seen", ("127.0.0.1", 9))
+        assert "127.0.0.1" in namespace.run("nft", "list", "set", "ip", TABLE, "seen")
+        assert not target.diff(await target.read(), want)
 
     asyncio.run(run())
 

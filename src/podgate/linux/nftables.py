@@ -8,14 +8,16 @@ Invariant: nothing of another table is given to the caller.
 import errno
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from podgate.linux.netlink import (
+    NLM_F_REQUEST,
     Connection,
     Message,
     NetlinkError,
     attributes,
+    frame,
     string,
     text,
 )
@@ -38,6 +40,7 @@ NOTIFICATIONS: Final = 7
 TABLE, NAME = 1, 2
 """The first two attributes of almost every message: the table's name and the object's own."""
 
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _HOOKS: Final = ("prerouting", "input", "forward", "output", "postrouting")
 
 SET_ANONYMOUS, SET_CONSTANT, SET_INTERVAL, SET_MAP, SET_TIMEOUT, SET_DYNAMIC = 1, 2, 4, 8, 0x10, 0x20
@@ -95,6 +98,27 @@ def generation(connection: Connection) -> int:
     """Give the number of the ruleset's last transaction in this network namespace."""
     (answer,) = connection.request(GET_GENERATION, family_header(socket.AF_UNSPEC), 0)
     return be32(attributes(answer.body, 4)[1])
+
+
+def batch(connection: Connection, frames: Iterable[bytes]) -> bytes:
+    """Frame messages as one transaction."""
+    body = family_header(socket.AF_UNSPEC, _SUBSYSTEM >> 8)
+    begin = frame(_BATCH_BEGIN, NLM_F_REQUEST, connection.next_sequence(), body)
+    middle = b"".join(frames)
+    return begin + middle + frame(_BATCH_END, NLM_F_REQUEST, connection.next_sequence(), body)
+
+
+def wait_for_transactions(connection: Connection) -> None:
+    """Return when every transaction that was under way has been committed or given up.
+
+    It takes an empty transaction, which changes nothing and queues behind the others. A reader of several lists needs
+    it twice. The kernel puts new elements in place first, which moves those that a list has yet to give; then it raises
+    the generation; and only then it takes old elements away, while lists are read all the time. So lists are of one
+    generation if it is the same before and after, nothing was under way after the first look, nor before the second.
+    """
+    for failure in connection.send_all(batch(connection, ())):
+        if failure:
+            raise failure
 
 
 def table_is_dormant(connection: Connection, family: int, table: str) -> bool | None:

@@ -7,7 +7,6 @@ value followed by its last, both included, however the kernel splits it.
 """
 
 import errno
-import socket
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -27,10 +26,8 @@ from podgate.linux.netlink import (
     string,
     text,
 )
-from podgate.linux.nftables import DEL_ELEMENTS, GET_ELEMENTS, NAME, NEW_ELEMENTS, TABLE, be32, family_header
+from podgate.linux.nftables import DEL_ELEMENTS, GET_ELEMENTS, NAME, NEW_ELEMENTS, TABLE, batch, be32, family_header
 
-_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
-_NFTABLES: Final = 10  # the subsystem's number, NFNL_SUBSYS_NFTABLES
 _ELEMENT_END, _ELEMENT_CATCH_ALL = 1, 2
 _KEY, _DATA, _FLAGS, _KEY_END = 1, 2, 3, 10
 _VALUE, _VERDICT = 1, 2
@@ -199,14 +196,12 @@ class Batch:
         """Send it; raises NetlinkError, and then nothing was changed. An empty batch does nothing."""
         if not self._messages:
             return
-        body = family_header(socket.AF_UNSPEC, _NFTABLES)
-        frames = [frame(_BATCH_BEGIN, NLM_F_REQUEST, self._connection.next_sequence(), body)]
+        frames = []
         for number, (kind, flags, message) in enumerate(self._messages, 1):
             # Refused messages are always reported; the last one's acknowledgement comes after the commit.
             answer = NLM_F_ACK if number == len(self._messages) else 0
             frames.append(frame(kind, NLM_F_REQUEST | flags | answer, self._connection.next_sequence(), message))
-        frames.append(frame(_BATCH_END, NLM_F_REQUEST, self._connection.next_sequence(), body))
-        results = self._connection.send_all(b"".join(frames))
+        results = self._connection.send_all(batch(self._connection, frames))
         for failure in results:
             if failure:
                 raise failure

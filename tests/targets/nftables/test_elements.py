@@ -12,6 +12,7 @@ from podgate.targets.nftables.elements import (
     interval,
     key_size,
     key_text,
+    key_texts,
     port,
     protocol,
 )
@@ -54,6 +55,8 @@ def test_a_key_as_nft_reads_it(types: tuple[str, ...], key: bytes, shown: str) -
 )
 def test_an_interval_is_shown_as_a_prefix_where_it_is_one(key: bytes, shown: str) -> None:
     assert key_text(("ipv4_addr",), key, is_interval=True) == shown
+    assert key_texts(("ipv4_addr",), [key, b""], is_interval=True) == [shown, "*"]
+    assert key_texts(("ipv4_addr",), [key, key], is_interval=True) == [shown, shown]
 
 
 def test_an_interval_of_ip6() -> None:

@@ -28,6 +28,7 @@ from podgate.linux.nftables import (
     list_rules,
     list_sets,
     table_is_dormant,
+    wait_for_transactions,
 )
 from podgate.linux.nftables_elements import Batch, Shape, list_elements
 from podgate.model.machine import Family
@@ -95,7 +96,9 @@ class NftablesTarget:
             connection = self._connected()
             for _ in range(_READ_ATTEMPTS):
                 before = generation(connection)
+                wait_for_transactions(connection)
                 state = self._read_once(connection)
+                wait_for_transactions(connection)
                 if generation(connection) == before:
                     self._seen = before
                     return state

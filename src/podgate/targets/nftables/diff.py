@@ -5,15 +5,14 @@ Invariant: what did not change is not in the plan, so it keeps its counters; a p
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import islice
 from operator import itemgetter
 from typing import Final
 
 from podgate.model.frozen import Frozen
 from podgate.model.table import Table, changes
-from podgate.targets.nftables.elements import Data, Element, data_text, key_text
+from podgate.targets.nftables.elements import Data, Element, data_text, key_texts
 from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State, comment_text
 
 _REFERENCE: Final = re.compile(r"@([\w.-]+)|\b(?:jump|goto)\s+([\w.-]+)")
@@ -168,10 +167,12 @@ def sorted_elements(elements: Table[Element, Data]) -> list[tuple[Element, Data]
     return _by_key(elements.items())
 
 
-def element_text(declared: Set, key: Element, data: Data) -> str:
-    """Show one element as nft reads it: ``10.0.0.0/8``, ``10.0.0.1 . tcp . 80 : goto bucket-2``."""
-    shown = key_text(declared.key, key, is_interval=declared.is_interval)
-    return f"{shown} : {data_text(declared.data, data)}" if declared.data else shown
+def element_texts(declared: Set, elements: Sequence[tuple[Element, Data]]) -> list[str]:
+    """Show elements as nft reads them: ``10.0.0.0/8``, ``10.0.0.1 . tcp . 80 : goto bucket-2``."""
+    keys = key_texts(declared.key, [key for key, _ in elements], is_interval=declared.is_interval)
+    if not declared.data:
+        return keys
+    return [f"{key} : {data_text(declared.data, data)}" for key, (_, data) in zip(keys, elements, strict=True)]
 
 
 def set_text(declared: Set) -> str:
@@ -208,7 +209,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 def _element_lines(declared: Set, change: ElementChange) -> Iterator[str]:
     for sign, elements in (("-", change.removed), ("+", change.added)):
         if elements:
-            shown = [element_text(declared, key, data) for key, data in islice(elements, _SHOWN_ELEMENTS)]
+            shown = element_texts(declared, elements[:_SHOWN_ELEMENTS])
             if len(elements) > _SHOWN_ELEMENTS:
                 shown.append("…")
             noun = "element" if len(elements) == 1 else "elements"

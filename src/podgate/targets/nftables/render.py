@@ -4,12 +4,12 @@ Here: nft's language. Not here: running nft (program.py), what changes and how a
 Invariant: equal states give equal text, and loading a state's text gives that state whatever was there before.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from podgate.targets.nftables.diff import Plan, element_text, sorted_elements
+from podgate.targets.nftables.diff import Plan, element_texts, sorted_elements
 from podgate.targets.nftables.elements import Data, Element
 from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text
 
@@ -43,9 +43,7 @@ def state_json(state: State) -> dict[str, Any]:
         "sets": [
             {
                 "name": declared.name,
-                "elements": [
-                    element_text(declared, key, data) for key, data in sorted_elements(state.elements_of(declared.name))
-                ],
+                "elements": element_texts(declared, sorted_elements(state.elements_of(declared.name))),
             }
             for declared in state.sets
         ],
@@ -112,17 +110,13 @@ def _rule(rule: Rule) -> str:
     return f'{rule.text} comment "{rule.mark}"'
 
 
-def _listed(head: str, declared: Set, elements: Iterable[tuple[Element, Data]], indent: str = "") -> Iterator[str]:
+def _listed(head: str, declared: Set, elements: Sequence[tuple[Element, Data]], indent: str = "") -> Iterator[str]:
     """Show elements several to a line: a line is what a message of nft points to."""
     yield indent + head
-    line = start = indent + "\t"
-    for key, data in elements:
-        shown = element_text(declared, key, data) + ","
-        if len(line) + len(shown) > _WIDTH and line != start:
-            yield line.rstrip()
-            line = start
-        line += shown + " "
-    yield line.rstrip()
+    texts = element_texts(declared, elements)
+    columns = max(1, _WIDTH // (max(map(len, texts)) + 2))
+    for start in range(0, len(texts), columns):
+        yield f"{indent}\t{', '.join(texts[start : start + columns])},"
     yield indent + "}"
 
 
