@@ -8,7 +8,7 @@ Invariant: whatever changes, objects or processes, the same pass runs over every
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from podgate.lab import controllers
 from podgate.lab.containers import Installation
@@ -23,7 +23,8 @@ from podgate.lab.workload import Lab, Running
 from podgate.model.frozen import ObjectRef
 
 Identity = tuple[str, str, str, str]
-_ROUNDS = 50
+_ROUNDS: Final = 50
+_STEADY: Final = 0.05
 
 
 class Cluster:
@@ -85,15 +86,21 @@ class Cluster:
         self.news()
 
     async def until_ready(self, progress: Callable[[tuple[str, ...]], None]) -> None:
-        """Wait until nothing is waited for; ``progress`` gets what is, each time that a pass ends."""
-        async with self._passed:
-            while True:
-                if not self._news.is_set():
-                    waiting = self.waiting()
-                    if not waiting:
-                        return
-                    progress(waiting)
-                await self._passed.wait()
+        """Wait until nothing is waited for; ``progress`` gets what is, each time that a pass ends.
+
+        It must stay so for a moment: a program with a mistake runs, too, until it notices.
+        """
+        while True:
+            async with self._passed:
+                while self._news.is_set() or (waiting := self.waiting()):
+                    if not self._news.is_set():
+                        progress(waiting)
+                    await self._passed.wait()
+                try:
+                    async with asyncio.timeout(_STEADY):
+                        await self._passed.wait_for(lambda: bool(self.waiting()))
+                except TimeoutError:
+                    return
 
     async def until_gone(self, refs: Sequence[ObjectRef]) -> None:
         """Wait until none of the objects is there any more."""
@@ -103,7 +110,7 @@ class Cluster:
 
     def waiting(self) -> tuple[str, ...]:
         """Say what is not ready, a line each."""
-        lines: list[str] = []
+        lines = list(self.want.faults)
         for ref, value in self.objects.items():
             if ref.kind in ("Pod", "Host"):
                 status = value.get("status") or {}
@@ -213,6 +220,8 @@ class Cluster:
             ref = running.workload.ref
             value = self.objects.get(ref)
             if value is None or (value.get("metadata") or {}).get("uid", "") != identity[3]:
+                continue
+            if running.stopping:  # Its end says nothing about how it went: it may be about to start anew.
                 continue
             if ref.kind == "Host":
                 status = host_status(running.mains, now)

@@ -5,10 +5,13 @@ Not here: its rights and environment.
 Invariant: the image's name decides, by its last path segment before tag and digest; the registry never matters.
 """
 
+import itertools
 from collections.abc import Mapping
 from typing import Final
 
-from podgate.lab.podspec import Container
+import msgspec
+
+from podgate.lab.podspec import Container, Probe, TcpSocket
 
 ENTRIES: Final[Mapping[str, str]] = {
     "podgate": "podgate.cli",
@@ -35,6 +38,29 @@ def entry_script(python: str, source: str, module: str) -> str:
     )
 
 
+def is_echo(container: Container) -> bool:
+    """Whether a container runs the built-in echo server."""
+    return not container.command and image_name(container.image) not in ENTRIES
+
+
+def with_echo_probe(container: Container) -> Container:
+    """Give an echo server without a readiness probe one: it is ready once it answers HTTP, not when it was started."""
+    if not is_echo(container) or container.readiness_probe is not None:
+        return container
+    ports = next((variable.value for variable in container.env or () if variable.name == "ECHO_HTTP"), "80")
+    args = (container.args or ()) + ("",)
+    for argument, following in itertools.pairwise(args):
+        if argument == "--http":
+            ports = following
+        elif argument.startswith("--http="):
+            ports = argument.removeprefix("--http=")
+    first = ports.split(",")[0]
+    if not first.isdigit():
+        return container
+    probe = Probe(tcp_socket=TcpSocket(int(first)), period_seconds=1)
+    return msgspec.structs.replace(container, readiness_probe=probe)
+
+
 def words(container: Container, python: str) -> tuple[str, ...]:
     """Give a container's program and arguments, before ``$(VAR)`` is expanded.
 
@@ -47,6 +73,6 @@ def words(container: Container, python: str) -> tuple[str, ...]:
         first = command[0].rsplit("/", 1)[-1] if command else name
         entry = f"{BIN}/{first}" if first in ENTRIES else command[0]
         return (entry, *command[1:], *args)
-    if command:
+    if not is_echo(container):
         return (*command, *args)
     return (python, "-m", "podgate.lab.peers.echo", *args)

@@ -105,10 +105,12 @@ def plan(have: Network, want: Network, restarted: frozenset[str] = frozenset()) 
         old = Namespace() if name in fresh else have.namespaces[name]
         there = [item for item in _items(old) if (name, item.device) not in lost]
         wants = set(_items(new))
-        leaves = [_remove_line(item) for item in reversed(there) if item not in wants]
-        if leaves:
-            before.setdefault(name, []).extend(leaves)
-        remaining = set(there)
+        leaving = [item for item in reversed(there) if item not in wants]
+        if leaving:
+            before.setdefault(name, []).extend(map(_remove_line, leaving))
+        # With an address the kernel may drop secondary addresses, and with a device's last one all of its routes:
+        # say everything again.
+        remaining = set() if any(isinstance(item, Address) for item in leaving) else set(there)
         lines = [*_new_devices(name, new, name in fresh, made)]
         lines += [_add_line(item) for item in _items(new) if item not in remaining]
         if lines:

@@ -5,13 +5,14 @@ Not here: who gets which address or node (lab/controllers/), running it (lab/dae
 Invariant: one object that makes no sense is a fault by name and stops no other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Final
 
 import msgspec
 
 from podgate.lab.fields import unhonoured
+from podgate.lab.images import with_echo_probe
 from podgate.lab.network import HostNet, NodeNet, PodNet, Topology, pod_namespace
 from podgate.lab.podenv import Objects
 from podgate.lab.podspec import (
@@ -27,7 +28,7 @@ from podgate.lab.podspec import (
     decode_pod,
 )
 from podgate.model.frozen import Frozen, ObjectRef
-from podgate.model.machine import IPInterface
+from podgate.model.machine import IPAddress, IPInterface
 
 PREFIX_LENGTH: Final = "lab.podgate.dev/prefix-length"
 SECONDARY: Final = "lab.podgate.dev/secondary-addresses"
@@ -137,6 +138,7 @@ def _host(value: Mapping[str, Any], ref: ObjectRef) -> tuple[HostNet, Workload]:
         env=spec.env,
         security_context=SecurityContext(capabilities=Capabilities(add=("ALL",))),
     )
+    container = with_echo_probe(container)
     metadata = Metadata(name=ref.name, uid=str((value.get("metadata") or {}).get("uid", "")))
     status = PodStatus(pod_ip=str(addresses[0]) if addresses else "")
     pod = Pod(metadata, PodSpec(containers=(container,), termination_grace_period_seconds=2), status)
@@ -148,6 +150,8 @@ def _pod(
 ) -> tuple[PodNet | None, Workload] | None:
     """Give a Pod's place; None when it should not run (yet, or any more)."""
     pod = decode_pod(value)
+    containers = tuple(with_echo_probe(container) for container in pod.spec.containers)
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=containers))
     node = nodes.get(pod.spec.node_name)
     phase = (value.get("status") or {}).get("phase")
     leaving = (value.get("metadata") or {}).get("deletionTimestamp")
@@ -163,6 +167,21 @@ def _pod(
     return net, Workload(ref, pod, pod_namespace(*pod.key), node.name, host_ips, hostname)
 
 
+class _Addresses:
+    """Who has which address."""
+
+    def __init__(self) -> None:
+        self._owners: dict[IPAddress, ObjectRef] = {}
+
+    def take(self, ref: ObjectRef, addresses: Iterable[IPAddress]) -> None:
+        """Note an object's addresses; ValueError when another one has one of them."""
+        own = tuple(addresses)
+        for address in own:
+            if address in self._owners:
+                raise ValueError(f"{address} is the address of {self._owners[address]} already; choose another one")
+        self._owners |= dict.fromkeys(own, ref)
+
+
 def wanted(objects: Objects) -> Wanted:
     """Give what should be there."""
     nodes: dict[str, NodeNet] = {}
@@ -171,19 +190,26 @@ def wanted(objects: Objects) -> Wanted:
     workloads: dict[tuple[str, str, str, str], Workload] = {}
     faults: list[str] = []
     warnings: list[str] = []
+    taken = _Addresses()
     order = {"Node": 0, "Host": 1, "Pod": 2}
     for ref in sorted((ref for ref in objects if ref.kind in order), key=lambda ref: (order[ref.kind], ref)):
         value = objects[ref]
         try:
             if ref.kind == "Node":
-                nodes[ref.name] = _node(value)
+                node = _node(value)
+                taken.take(ref, (address.ip for address in node.addresses))
+                nodes[ref.name] = node
             elif ref.kind == "Host":
-                net, workload = _host(value, ref)
-                hosts.append(net)
+                host, workload = _host(value, ref)
+                taken.take(ref, host.addresses)
+                hosts.append(host)
                 workloads[workload.identity] = workload
             elif (placed := _pod(value, ref, nodes)) is not None:
-                pods += [placed[0]] if placed[0] else []
-                workloads[placed[1].identity] = placed[1]
+                pod, workload = placed
+                if pod is not None:
+                    taken.take(ref, pod.addresses)
+                    pods.append(pod)
+                workloads[workload.identity] = workload
                 warnings += [f"{ref}: {text}" for text in unhonoured(value)]
         except (ValueError, KeyError, TypeError) as error:  # msgspec's ValidationError is a ValueError
             faults.append(f"{ref}: {error}")

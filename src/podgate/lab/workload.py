@@ -80,6 +80,11 @@ class Running:
         """What the init containers do."""
         return tuple(self.states[container.name] for container in self.workload.pod.spec.init_containers)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stopping.is_set()
+
     def update(self, objects: Objects) -> None:
         """Take newer objects: volumes of files are rewritten at once; environments at the next start."""
         self._around = msgspec.structs.replace(self._around, objects=objects)
