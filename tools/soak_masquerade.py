@@ -1,0 +1,265 @@
+"""``./dev soak masquerade``: edits, bad files, foreign flushes, Pods and kill -9 at random, on two nodes.
+
+Here: the events, and what must hold every few seconds. Not here: speed (benchmarks/).
+Invariant: whatever happened, soon after the last event the kernel is what ``podgate masquerade plan`` says of the last
+good configuration: "no difference". Nothing of an agent grows.
+
+Both nodes follow one file. ``steady`` is never restarted, so its memory and descriptors tell of leaks; ``mortal`` is
+killed and restarted, so what it enforces comes from disk when the file is bad at that moment.
+"""
+
+import contextlib
+import itertools
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from benchmarks.figures.configuration import bulk, mark, text_of
+from benchmarks.figures.edits import Kernel
+from benchmarks.support import Agent, Volume, descriptors, installed, memory_kb, rest, wait_until
+from podgate.linux.namespaces import inside_network
+from tests.support.netns import NetNamespace, netns
+
+CHECK_EVERY: Final = 5.0
+"""Seconds between two checks; while one runs, nothing else happens."""
+
+PATIENCE: Final = 10.0
+"""Seconds in which the kernel must become right. Healing takes less than one; a busy machine is not at fault."""
+
+GROWTH_KB: Final = 8 * 1024
+"""KiB by which the steady agent may grow after the first quarter of the time, or the first minute if that is longer."""
+
+BAD: Final = (
+    "nonMasqueradeCIDRs: [10.0.0.0/8\n",
+    "nonMasqueradeCIDRs: [10.0.0.0/33]\n",
+    "nonMasqueradeCIDRs: [null]\n",
+    "nonMasqueradeCIDRs: 10.0.0.0/8\n",
+    "nonMasqueradeCIDR: [10.0.0.0/8]\n",
+    "resyncInterval: 0\nnonMasqueradeCIDRs: [10.0.0.0/8]\n",
+    "- 10.0.0.0/8\n",
+    "\tnonMasqueradeCIDRs: []\n",
+    "nonMasqueradeCIDRs: [10.0.0.1/8]\n",
+)
+
+FOREIGN: Final = (
+    "flush ruleset",
+    "delete table ip podgate-masquerade",
+    "flush set ip podgate-masquerade keep",
+    "flush chain ip podgate-masquerade postrouting",
+    "add element ip podgate-masquerade keep { 192.0.2.0/24 }",
+    "add rule ip podgate-masquerade postrouting accept",
+    "add set ip podgate-masquerade stranger { type ipv4_addr; }",
+    "add table ip neighbour; add chain ip neighbour own; delete table ip neighbour",
+)
+"""What other programs and people do; the last one is none of our business."""
+
+
+class DidNotHoldError(Exception):
+    """Something that must hold does not; the message says what, for people."""
+
+
+class Node:
+    """A network namespace with an agent in it."""
+
+    def __init__(self, name: str, namespace: NetNamespace, volume: Volume, folder: Path) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.kept = folder / f"{name}-state" / "config.json"
+        self.log = folder / f"{name}.log"
+        self.kernel = Kernel(namespace)
+        self._command = ["masquerade", "run", "--config", str(volume.path), "--state-dir", str(self.kept.parent)]
+        self.agent = self._start()
+
+    def _start(self) -> Agent:
+        return Agent(self.namespace, self._command, self.log)
+
+    def restart(self, number: int, pause: float) -> None:
+        """End the agent by a signal, and start it again after some seconds without one."""
+        self.agent.end(number)
+        rest(pause)
+        self.agent = self._start()
+
+    def close(self) -> None:
+        """End the agent and let go of the kernel's sockets."""
+        self.agent.end()
+        self.kernel.close()
+
+    def plan(self, config: Path) -> tuple[int, str]:
+        """Ask ``podgate masquerade plan``; give its exit code and what it said."""
+        program = str(Path(sys.executable).with_name("podgate"))
+        command = [program, "masquerade", "plan", "--config", str(config)]
+        with inside_network(self.namespace.descriptor):
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=installed())
+        return done.returncode, done.stdout + done.stderr
+
+
+class World:
+    """Two nodes, one file, and everything that may happen to them."""
+
+    def __init__(self, folder: Path, nodes: tuple[Node, Node], volume: Volume, chance: random.Random) -> None:
+        self._nodes = nodes
+        self._steady, self._mortal = nodes
+        self._volume = volume
+        self.chance = chance
+        self._good = folder / "last-good"
+        self._numbers = itertools.count(1)
+        self._newest = mark(0)
+        self._text = text_of([self._newest])
+        self._good.write_text(self._text)
+        self._pods: set[int] = set()
+        self.counts: Counter[str] = Counter()
+        self.slowest = 0.0
+        self.first: tuple[int, int] | None = None
+        self._events: dict[str, tuple[int, Callable[[], None]]] = {
+            "edits": (40, self._edit),
+            "bursts": (6, self._burst),
+            "bad files": (8, self._bad),
+            "gone for a moment": (4, self._away),
+            "foreign changes": (12, self._foreign),
+            "Pods": (20, self._pod),
+            "kills": (4, lambda: self._restart(signal.SIGKILL)),
+            "stops": (1, lambda: self._restart(signal.SIGTERM)),
+        }
+
+    def event(self) -> str:
+        """Let one thing happen; give its name."""
+        names = list(self._events)
+        (name,) = self.chance.choices(names, [weight for weight, _ in self._events.values()])
+        self._events[name][1]()
+        self.counts[name] += 1
+        return name
+
+    def _edit(self) -> None:
+        count = self.chance.choice((0, 0, 3, 20, 2000))
+        self._newest = mark(next(self._numbers))
+        self._text = text_of([self._newest, *bulk(count, self.chance.randrange(5000))])
+        self._good.write_text(self._text)
+        self.chance.choice(list(self._volume.forms.values()))(self._text)
+
+    def _burst(self) -> None:
+        for _ in range(self.chance.randrange(2, 16)):
+            self._edit()
+
+    def _bad(self) -> None:
+        """Write a bad file, once what it must not weaken is known everywhere: in the kernel and on disk."""
+        for node in self._nodes:
+            if not wait_until(lambda node=node: self._is_known(node), PATIENCE):  # type: ignore[misc]
+                raise DidNotHoldError(
+                    f"{node.name}: {self._newest} did not arrive, or was not kept, in {PATIENCE:.0f} s"
+                )
+        self.chance.choice(list(self._volume.forms.values()))(self.chance.choice(BAD))
+
+    def _is_known(self, node: Node) -> bool:
+        with contextlib.suppress(OSError):  # the set, or the file, may be away at this moment
+            there = self._newest.network_address.packed in node.kernel.first_addresses()
+            return there and str(self._newest) in node.kept.read_text()
+        return False
+
+    def _away(self) -> None:
+        """Move the file away and back, faster than an absence counts."""
+        path = self._volume.path.resolve()
+        path.rename(path.with_name(".away"))
+        rest(self.chance.uniform(0.0, 0.5))
+        path.with_name(".away").rename(path)
+
+    def _foreign(self) -> None:
+        node = self.chance.choice(self._nodes)
+        # What is to be deleted may be away already.
+        node.namespace.run("nft", self.chance.choice(FOREIGN), check=False)
+
+    def _pod(self) -> None:
+        """Let a Pod come or go, as its host route on a veth tells."""
+        number = self.chance.randrange(1, 30)
+        device, address = f"pod{number}", f"10.16.1.{number}"
+        for node in self._nodes:
+            if number in self._pods:
+                node.namespace.run("ip", "link", "del", device)
+                continue
+            node.namespace.run("ip", "link", "add", device, "type", "veth", "peer", "name", f"in-{device}")
+            node.namespace.run("ip", "link", "set", device, "up")
+            node.namespace.run("ip", "route", "add", f"{address}/32", "dev", device)
+        self._pods ^= {number}
+
+    def _restart(self, number: int) -> None:
+        self._mortal.restart(number, self.chance.uniform(0.0, 0.3))
+
+    def check(self) -> None:
+        """See that all is as it must be, soon; raises DidNotHoldError."""
+        for node in self._nodes:
+            started = time.monotonic()
+            said = ""
+            while (plan := node.plan(self._good))[0] != 0 or not node.agent.is_ready():
+                said = plan[1]
+                if not node.agent.is_alive():
+                    raise DidNotHoldError(f"{node.name}: the agent ended by itself")
+                if time.monotonic() - started > PATIENCE:
+                    raise DidNotHoldError(f"{node.name}: still different after {PATIENCE:.0f} s:\n{said}")
+            self.slowest = max(self.slowest, time.monotonic() - started)
+            if "Traceback" in node.log.read_text():
+                raise DidNotHoldError(f"{node.name}: a traceback is in its log")
+        own = len(self._steady.kernel.own_pods())
+        if own > len(self._pods) or (self._pods and not own):
+            raise DidNotHoldError(f"{len(self._pods)} Pods, but {own} intervals of own Pods in the kernel")
+
+    def size(self) -> tuple[int, int]:
+        """Give the steady agent's memory in KiB and its number of descriptors."""
+        return memory_kb(self._steady.agent.pid)[0], descriptors(self._steady.agent.pid)
+
+    def grown(self) -> Iterator[str]:
+        """Say what of the steady agent grew since ``first``."""
+        if self.first is None:
+            return
+        memory, opened = self.size()
+        if memory > self.first[0] + GROWTH_KB:
+            yield f"steady: its memory grew from {self.first[0]} to {memory} KiB"
+        if opened > self.first[1]:
+            yield f"steady: its descriptors grew from {self.first[1]} to {opened}"
+
+
+def soak(folder: Path, seconds: float, chance: random.Random) -> list[str]:
+    """Let things happen for some seconds; give what did not hold."""
+    volume = Volume(folder / "volume", text_of([mark(0)]))
+    with contextlib.ExitStack() as stack:
+        nodes = []
+        for name in ("steady", "mortal"):
+            node = Node(name, stack.enter_context(netns()), volume, folder)
+            stack.callback(node.close)
+            nodes.append(node)
+        for node in nodes:
+            node.agent.until_ready()
+        world = World(folder, (nodes[0], nodes[1]), volume, chance)
+        recent: list[str] = []
+        try:
+            _run(world, seconds, recent)
+        except DidNotHoldError as error:
+            logs = "".join(f"\n{node.name}'s log ends:\n{_tail(node.log)}" for node in nodes)
+            return [f"{error}\nafter: {', '.join(recent[-12:])}{logs}"]
+        return list(world.grown())
+
+
+def _run(world: World, seconds: float, recent: list[str]) -> None:
+    started = time.monotonic()
+    warm = max(60.0, seconds / 4)
+    while (now := time.monotonic() - started) < seconds:
+        until = min(now + CHECK_EVERY, seconds)
+        while time.monotonic() - started < until:
+            recent.append(world.event())
+            rest(world.chance.expovariate(5.0))
+        world.check()
+        memory, opened = world.size()
+        if world.first is None and time.monotonic() - started > warm:
+            world.first = memory, opened
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(world.counts.items()))
+        size = f"steady: {memory} KiB, {opened} descriptors"
+        spent = time.monotonic() - started
+        print(f"{spent:6.0f} s  no difference; {counts}; {size}; slowest check {world.slowest:.1f} s", flush=True)
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(line[:400] for line in log.read_text().splitlines()[-12:])
