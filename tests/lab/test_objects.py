@@ -208,6 +208,28 @@ def test_custom_resources_have_the_folder_that_their_definition_names(store: Sto
     assert store.load()[ObjectRef("Policy", "p")]["status"] == {"accepted": True}
 
 
+def test_a_custom_kind_with_the_name_of_a_built_in_one_is_another_object(store: Store) -> None:
+    names = {"kind": "Service", "plural": "services"}
+    store.apply(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "services.serving.knative.dev"},
+            "spec": {"group": "serving.knative.dev", "scope": "Namespaced", "names": names},
+        }
+    )
+    for version in ("v1", "serving.knative.dev/v1"):
+        store.apply({"apiVersion": version, "kind": "Service", "metadata": {"name": "s"}})
+    refs = {ObjectRef("Service", "s", "default"), ObjectRef("Service.serving.knative.dev", "s", "default")}
+    assert refs <= store.load().keys()
+    assert refs <= Store(str(Path(store.root).parent)).load().keys()
+    assert store.kinds.named("services") == store.kinds.of({"apiVersion": "v1", "kind": "Service"})
+    store.put_status(ObjectRef("Service.serving.knative.dev", "s", "default"), {"url": "u"})
+    assert Path(store.root, "services.serving.knative.dev/default/s.status.json").exists()
+    assert store.delete(ObjectRef("Service", "s", "default"))
+    assert refs & store.load().keys() == {ObjectRef("Service.serving.knative.dev", "s", "default")}
+
+
 FAULTS = [
     ("pods/default/web.json", "{", "not an object"),
     ("pods/default/web.json", "[]", "not an object"),

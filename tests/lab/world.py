@@ -67,7 +67,7 @@ class World:
                 del self.objects[ref]
                 moved = True
             elif "podIP" in pod.get("status", {}) and pod["status"].get("phase") != "Running":
-                ready = pod["spec"]["containers"][0]["image"] not in self.broken
+                ready = pod["spec"]["containers"][0].get("image") not in self.broken
                 conditions = [*pod["status"].get("conditions", ()), {"type": "Ready", "status": str(ready)}]
                 status = {**pod["status"], "phase": "Running", "conditions": conditions}
                 self.objects[ref] = {**pod, "status": status}

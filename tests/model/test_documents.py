@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from podgate.model.composing import MAX_ALIASED, MAX_DEPTH
 from podgate.model.documents import (
-    field_path,
     locate,
     locate_all,
     parse,
     parse_json,
     parse_json_lines,
-    split_path,
 )
 
 SCALARS: list[tuple[str, Any]] = [
@@ -267,18 +265,6 @@ def test_locate_in_json_with_what_yaml_does_not_know() -> None:
 
 def test_locate_before_a_syntax_error() -> None:
     assert locate(b"a: 1\nb: 2\nc: [\n", 0, "b") == 2
-
-
-@given(st.lists(st.text() | st.integers(0, 999_999_999)))
-@settings(max_examples=200, deadline=None)
-def test_paths_read_back_as_they_were_written(parts: list[str | int]) -> None:
-    assert split_path(field_path(parts)) == tuple(parts)
-
-
-@pytest.mark.parametrize("text", ["a..b", ".a", "a[", "a b", "a[x]", '["x'])
-def test_what_is_no_path_is_a_bug_of_the_caller(text: str) -> None:
-    with pytest.raises(ValueError, match="not a field path"):
-        split_path(text)
 
 
 PIECES = st.sampled_from([

@@ -79,6 +79,7 @@ def _resources() -> tuple[Resource, ...]:
 
 
 BUILT_IN: Final = _resources()
+_HOMES: Final[Mapping[str, str]] = {resource.kind: resource.group for resource in BUILT_IN}
 
 
 class Kinds:
@@ -104,15 +105,18 @@ class Kinds:
         return self._by_folder.get(folder)
 
     def of_ref(self, ref: ObjectRef) -> Resource | None:
-        """Give the resource of a reference, which carries no group: the built-in kind before a custom one."""
-        found = [resource for resource in self._by_kind.values() if resource.kind == ref.kind]
+        """Give the resource of a reference (see ``ref_of``): the built-in kind before a custom one."""
+        kind, _, group = ref.kind.partition(".")
+        if group:
+            return self._by_kind.get((group, kind))
+        found = [resource for resource in self._by_kind.values() if resource.kind == kind]
         return found[-1] if found else None
 
     def named(self, word: str) -> Resource | None:
         """Give the resource that a user means on the command line: kind, plural or short name, in any letter case."""
         wanted = word.lower()
         wanted = _SHORT.get(wanted, wanted)
-        for resource in self._by_kind.values():
+        for resource in (*BUILT_IN, *self._more):
             if wanted in {resource.kind.lower(), resource.plural, resource.folder}:
                 return resource
         return None
@@ -149,9 +153,27 @@ def group_of(obj: Mapping[str, Any]) -> str:
 
 
 def ref_of(obj: Mapping[str, Any]) -> ObjectRef:
-    """Give the reference of an object that has kind and metadata.name."""
+    """Give the reference of an object that has kind and metadata.name.
+
+    References carry no group; where another group uses the name of a built-in kind, the kind is told with its group:
+    ``Service.serving.knative.dev`` is not mistaken for a Service.
+    """
+    metadata, kind = obj["metadata"], str(obj["kind"])
+    if _HOMES.get(kind, group_of(obj)) != group_of(obj):
+        kind = f"{kind}.{group_of(obj)}"
+    return ObjectRef(kind, str(metadata["name"]), str(metadata.get("namespace") or ""))
+
+
+def placed(obj: Object, resource: Resource | None) -> Object:
+    """Put a namespaced object without a namespace into ``default``, and a cluster-scoped one into none."""
+    if resource is None:
+        return obj
     metadata = obj["metadata"]
-    return ObjectRef(str(obj["kind"]), str(metadata["name"]), str(metadata.get("namespace") or ""))
+    namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
+    if metadata.get("namespace", "") == namespace:
+        return obj
+    rest = {key: value for key, value in metadata.items() if key != "namespace"}
+    return {**obj, "metadata": {**rest, **({"namespace": namespace} if namespace else {})}}
 
 
 def defined_by(definition: Mapping[str, Any]) -> Resource | None:

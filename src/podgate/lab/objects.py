@@ -21,7 +21,7 @@ import msgspec
 
 from podgate.lab.applying import applied
 from podgate.lab.controllers.writes import merged_status
-from podgate.lab.kinds import Kinds, Object, Resource, defined_by, known, ref_of
+from podgate.lab.kinds import Kinds, Object, Resource, defined_by, known, placed, ref_of
 from podgate.lab.validity import fault_of
 from podgate.linux.inotify import Directories
 from podgate.model.frozen import ObjectRef
@@ -137,7 +137,7 @@ class Store:
         Raises:
             KeyError: the kind is not known (see ``kinds``); callers check that first.
         """
-        obj = self._placed(obj)
+        obj = placed(obj, self._kinds.of(obj))
         path = self._path(ref_of(obj), self._kinds.of(obj))
         before = self._current(path)
         if before is not None and fault_of(before) is not None:
@@ -162,7 +162,7 @@ class Store:
         Raises:
             KeyError: the kind is not known.
         """
-        obj = self._placed(obj)
+        obj = placed(obj, self._kinds.of(obj))
         ref = ref_of(obj)
         if ref.namespace:
             namespace = ObjectRef("Namespace", ref.namespace)
@@ -223,14 +223,6 @@ class Store:
             self._directories.__exit__(None, None, None)
             self._directories = None
 
-    def _placed(self, obj: Object) -> Object:
-        """Put a namespaced object without a namespace into ``default``, and any other into none."""
-        resource = self._kinds.of(obj)
-        metadata = {key: value for key, value in obj["metadata"].items() if key != "namespace"}
-        if resource is not None and resource.namespaced:
-            metadata["namespace"] = obj["metadata"].get("namespace") or "default"
-        return {**obj, "metadata": metadata}
-
     def _path(self, ref: ObjectRef, resource: Resource | None) -> str:
         if resource is None:
             raise KeyError(f"the kind of {ref} is not known")
@@ -286,6 +278,7 @@ class Store:
             file = _status_file(path) if fault.field.startswith("status") else path
             faults.append(f"{file}: {fault.field}: {fault.message}; remove the file or apply the object again")
             return None
+        whole = placed(whole, self._kinds.of(whole))
         return _Entry(ref_of(whole), obj, status, whole)
 
     def _write(self, path: str, value: Object) -> None:

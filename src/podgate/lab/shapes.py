@@ -368,12 +368,17 @@ def shape_fault(obj: Object) -> ShapeFault | None:
     """Say why an object does not fit its kind; None if it does."""
     if not isinstance(obj.get("kind"), str) or not isinstance(obj.get("apiVersion"), str):
         return ShapeFault("", "an object needs apiVersion and kind, both text")
+    return misfit(obj, _SHAPES.get((group_of(obj), str(obj.get("kind", ""))), Plain))
+
+
+def misfit(value: Any, shape: type[msgspec.Struct], above: str = "") -> ShapeFault | None:
+    """Say why a value, which stands at the path ``above``, does not fit a struct; None if it does."""
     try:
-        view(obj, _SHAPES.get((group_of(obj), str(obj.get("kind", ""))), Plain))
+        msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at ")
         hint = next((hint for sign, hint in _HINTS.items() if message.endswith(sign)), "")
-        return ShapeFault(_field(place.strip("`")), message.replace("`", "'") + hint)
+        return ShapeFault(f"{above}.{_field(place.strip('`'))}".strip("."), message.replace("`", "'") + hint)
     return None
 
 

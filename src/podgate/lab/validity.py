@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Final
 
+from podgate.lab import podspec
 from podgate.lab.kinds import LAB_GROUP, Object, group_of
 from podgate.lab.pods import PREFIX_LENGTH, SECONDARY, node_addresses
 from podgate.lab.selecting import OPERATORS, matches
@@ -26,8 +27,10 @@ from podgate.lab.shapes import (
     RollingUpdate,
     ShapeFault,
     Template,
+    misfit,
     shape_fault,
     view,
+    without_nulls,
 )
 from podgate.model.fieldpath import field_path
 
@@ -72,6 +75,7 @@ def _metadata(obj: Object) -> Iterator[ShapeFault]:
 
 def _pod(obj: Object) -> Iterator[ShapeFault]:
     pod = view(obj, Pod)
+    yield from _runnable(obj["spec"], "spec")
     yield from _pod_spec(pod.spec, "spec")
     field = field_path(("metadata", "annotations", IP_ANNOTATION))
     yield from _parsed(pod.metadata.annotations.get(IP_ANNOTATION, ""), ip_address, field, "an address, as 10.16.1.6")
@@ -83,6 +87,13 @@ def _parsed(text: str, read: Callable[[str], object], field: str, what: str) -> 
             read(word)
         except ValueError as error:
             yield _Fault(field, f"{word!r} is not {what}: {error}")
+
+
+def _runnable(spec: Object, field: str) -> Iterator[ShapeFault]:
+    """Check the types of what running the Pod needs, before anything runs."""
+    fault = misfit(without_nulls(spec), podspec.PodSpec, field)
+    if fault is not None:
+        yield fault
 
 
 def _pod_spec(spec: PodSpec, field: str) -> Iterator[ShapeFault]:
@@ -111,7 +122,8 @@ def _requirements(requirements: tuple[Requirement, ...], field: str) -> Iterator
             yield _Fault(f"{field}[{index}].values", f"the operator {one.operator} takes {needs}")
 
 
-def _workload(selector: LabelSelector, template: Template) -> Iterator[ShapeFault]:
+def _workload(obj: Object, selector: LabelSelector, template: Template) -> Iterator[ShapeFault]:
+    yield from _runnable(obj["spec"]["template"]["spec"], "spec.template.spec")
     yield from _requirements(selector.match_expressions, "spec.selector.matchExpressions")
     if not selector.match_labels and not selector.match_expressions:
         yield _Fault("spec.selector", "an empty selector would select every Pod; add matchLabels")
@@ -137,7 +149,7 @@ def _counts(update: RollingUpdate, field: str, unavailable: int | str, surge: in
 
 def _daemonset(obj: Object) -> Iterator[ShapeFault]:
     spec = view(obj, DaemonSet).spec
-    yield from _workload(spec.selector, spec.template)
+    yield from _workload(obj, spec.selector, spec.template)
     yield from _counts(spec.update_strategy.rolling_update, "spec.updateStrategy.rollingUpdate", 1, 0)
     if spec.update_strategy.type not in {"RollingUpdate", "OnDelete"}:
         yield _Fault("spec.updateStrategy.type", f"{spec.update_strategy.type!r} is not RollingUpdate or OnDelete")
@@ -145,7 +157,7 @@ def _daemonset(obj: Object) -> Iterator[ShapeFault]:
 
 def _deployment(obj: Object) -> Iterator[ShapeFault]:
     spec = view(obj, Deployment).spec
-    yield from _workload(spec.selector, spec.template)
+    yield from _workload(obj, spec.selector, spec.template)
     yield from _counts(spec.strategy.rolling_update, "spec.strategy.rollingUpdate", "25%", "25%")
     if spec.strategy.type not in {"RollingUpdate", "Recreate"}:
         yield _Fault("spec.strategy.type", f"{spec.strategy.type!r} is not RollingUpdate or Recreate")
@@ -153,7 +165,7 @@ def _deployment(obj: Object) -> Iterator[ShapeFault]:
 
 def _replicaset(obj: Object) -> Iterator[ShapeFault]:
     spec = view(obj, ReplicaSet).spec
-    yield from _workload(spec.selector, spec.template)
+    yield from _workload(obj, spec.selector, spec.template)
 
 
 def _node(obj: Object) -> Iterator[ShapeFault]:

@@ -126,14 +126,3 @@ def test_the_history_is_limited() -> None:
         world.apply(workload("Deployment", image=image, spec="revisionHistoryLimit: 1"))
         world.settle()
     assert len(world.of("ReplicaSet")) == 2
-
-
-def test_a_replica_set_of_its_own() -> None:
-    world = World()
-    world.apply(nodes("a") + workload("ReplicaSet", spec="replicas: 2"))
-    names = set(world.settle().of("Pod"))
-    assert all(name.startswith("app-") for name in names)
-    ref = next(ref for ref in world.objects if ref.name in names)
-    world.objects[ref] = {**world.objects[ref], "status": {"phase": "Failed"}}
-    assert images(world.settle()) == ["one", "one"]
-    assert world.of("ReplicaSet")["app"]["status"]["readyReplicas"] == 2

@@ -1,34 +1,9 @@
-"""Binding Pods to nodes, and giving nodes and Pods their addresses."""
+"""Ranges for nodes, addresses for Pods."""
 
 from ipaddress import ip_network
 
+from podgate.lab.controllers.ipam import CONDITION
 from tests.lab.world import World, node, nodes, pod, workload
-
-
-def test_pods_go_where_the_fewest_are() -> None:
-    world = World()
-    world.apply(nodes("a", "b") + "".join(pod(f"p{index}") for index in range(5)))
-    placed = {name: one["spec"]["nodeName"] for name, one in world.settle().of("Pod").items()}
-    assert placed == {"p0": "a", "p1": "b", "p2": "a", "p3": "b", "p4": "a"}
-
-
-def test_a_pod_that_fits_nowhere_says_why_and_is_bound_when_it_does() -> None:
-    world = World()
-    world.apply(pod("p", spec="nodeSelector: {disk: ssd}"))
-    assert world.settle().condition("p", "PodScheduled")["message"] == "there is no Node: apply one"
-    world.apply(nodes("a") + node("b", "spec: {taints: [{key: k, value: v, effect: NoSchedule}]}"))
-    world.apply("{apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}},"
-                " spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}")  # fmt: skip
-    condition = world.settle().condition("p", "PodScheduled")
-    assert condition["reason"] == "Unschedulable"
-    assert condition["message"] == (
-        "none of 2 nodes fits: a does not match nodeSelector or the required node affinity; "
-        "b has the taint k=v:NoSchedule, which the Pod does not tolerate"
-    )
-    world.apply("{apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}}}")
-    world.apply("{apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: ssd}}, spec: {taints: []}}")
-    assert world.settle().condition("p", "PodScheduled")["status"] == "True"
-    assert world.of("Pod")["p"]["spec"]["nodeName"] == "b"
 
 
 def test_nodes_get_ranges_that_do_not_overlap() -> None:
@@ -43,29 +18,6 @@ def test_nodes_get_ranges_that_do_not_overlap() -> None:
         "six": ["10.244.4.0/24", "fd00:10:244:4::/64"],
     }
     assert world.of("Node")["m"]["spec"]["podCIDR"] == "10.244.0.0/23"
-
-
-def test_nodes_are_registered() -> None:
-    world = World()
-    world.apply(nodes("a", "b"))
-    given = "status: {addresses: [{type: InternalIP, address: 172.18.0.3}, {type: ExternalIP, address: 192.0.2.1}]}"
-    world.apply(node("c", given))
-    found = world.settle().of("Node")
-    addresses = {name: [one["address"] for one in obj["status"]["addresses"]] for name, obj in found.items()}
-    assert addresses == {"a": ["172.18.0.2", "a"], "b": ["172.18.0.4", "b"], "c": ["172.18.0.3", "192.0.2.1", "c"]}
-    assert found["c"]["metadata"]["labels"] == {"kubernetes.io/hostname": "c", "kubernetes.io/os": "linux"}
-    assert all(one["status"]["conditions"][0]["status"] == "True" for one in found.values())
-    world.apply(node("c", "status: {addresses: [{type: InternalIP, address: 10.1.0.1}]}"))
-    assert [one["address"] for one in world.settle().of("Node")["c"]["status"]["addresses"]] == ["10.1.0.1", "c"]
-
-
-def test_the_ready_condition_is_left_to_whoever_runs_the_node() -> None:
-    world = World()
-    world.apply(nodes("a"))
-    (ref,) = (ref for ref in world.settle().objects if ref.kind == "Node")
-    condition = {"type": "Ready", "status": "False", "reason": "Stopped"}
-    world.objects[ref] = {**world.objects[ref], "status": {**world.objects[ref]["status"], "conditions": [condition]}}
-    assert world.settle().of("Node")["a"]["status"]["conditions"] == [condition]
 
 
 def test_pods_get_the_smallest_free_address_and_keep_it() -> None:
@@ -97,14 +49,14 @@ def test_what_cannot_be_given_is_a_condition_and_is_tried_again() -> None:
     world.apply(node("a", "spec: {podCIDRs: [10.16.1.0/24]}") + pod("first", meta=ask) + pod("second", meta=ask))
     world.apply(pod("far", meta="annotations: {lab.podgate.dev/ip: 10.99.0.1}"))
     world.settle()
-    taken = world.condition("second", "lab.podgate.dev/Address")
+    taken = world.condition("second", CONDITION)
     assert (taken["reason"], "held by the Pod default/first" in taken["message"]) == ("AddressTaken", True)
-    far = world.condition("far", "lab.podgate.dev/Address")
+    far = world.condition("far", CONDITION)
     assert (far["reason"], "(10.16.1.0/24)" in far["message"]) == ("OutsideRange", True)
     assert "podIP" not in world.of("Pod")["second"]["status"]
     world.delete("pod", "first")
     assert world.settle().of("Pod")["second"]["status"]["podIP"] == "10.16.1.6"
-    assert world.condition("second", "lab.podgate.dev/Address") == {"type": "lab.podgate.dev/Address", "status": "True"}
+    assert world.condition("second", CONDITION) == {"type": CONDITION, "status": "True"}
 
 
 def test_an_exhausted_range() -> None:
@@ -112,7 +64,7 @@ def test_an_exhausted_range() -> None:
     world.apply(node("a", "spec: {podCIDRs: [10.0.0.0/29]}") + "".join(pod(f"p{index}") for index in range(6)))
     given = [one.get("status", {}).get("podIP") for one in world.settle().of("Pod").values()]
     assert given == ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", None]
-    assert world.condition("p5", "lab.podgate.dev/Address")["reason"] == "RangeExhausted"
+    assert world.condition("p5", CONDITION)["reason"] == "RangeExhausted"
 
 
 def test_pods_on_the_nodes_network_have_its_addresses() -> None:
