@@ -233,3 +233,32 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert "podgate lab up examples/masquerade" in text
     for verb in ("up", "down", "status", "apply", "get", "delete", "exec", "logs", "forward"):
         assert f"\n    {verb}" in text
+
+
+def test_a_terminal_is_the_commands_own(running: TestLab) -> None:
+    outer, inner = os.openpty()
+    words = [
+        *CLI,
+        "exec",
+        "--name",
+        running.name,
+        "web",
+        "--",
+        "sh",
+        "-ic",
+        "stty size; tty; read line; echo got $line",
+    ]
+    environment = running.environment | {"TERM": "xterm"}
+    with subprocess.Popen(
+        words, env=environment, stdin=inner, stdout=inner, stderr=inner, start_new_session=True
+    ) as client:
+        os.close(inner)
+        seen = b""
+        while b"0 0" not in seen:
+            seen += os.read(outer, 1000)
+        os.write(outer, b"typed\r")
+        while b"got typed" not in seen:
+            seen += os.read(outer, 1000)
+        assert client.wait(5) == 0
+    os.close(outer)
+    assert b"can't access tty" not in seen

@@ -36,6 +36,7 @@ from podgate.lab.messages import (
     socket_address,
 )
 from podgate.lab.places import Places, lock
+from podgate.lab.terminal import Terminal, is_interactive
 from podgate.linux.namespaces import CLONE_NEWPID, unshare
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -179,11 +180,17 @@ def stop(places: Places, grace: float) -> None:
 
 
 def execute(places: Places, request: Execute) -> int:
-    """Run a command with this process's standard streams and signals; give its exit code."""
-    with _asked(places, request, (0, 1, 2)) as connection:
-        for number in _FORWARDED:
-            signal.signal(number, lambda received, _frame: send(connection, Signal(received)))
-        answer, _ = _answered(connection)
+    """Run a command with this process's standard streams and signals, or its terminal; give the exit code."""
+    if is_interactive():
+        terminal = Terminal()
+        with _asked(places, request, (terminal.inner,) * 3) as connection:
+            terminal.relay(connection)
+            answer, _ = _answered(connection)
+    else:
+        with _asked(places, request, (0, 1, 2)) as connection:
+            for number in _FORWARDED:
+                signal.signal(number, lambda received, _frame: send(connection, Signal(received)))
+            answer, _ = _answered(connection)
     return answer.code if isinstance(answer, Done) else 1
 
 

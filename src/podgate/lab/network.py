@@ -144,6 +144,8 @@ _QUIET_IPV6: Final = (
     ("net/ipv6/conf/default/accept_ra", "0"),
     ("net/ipv6/conf/default/router_solicitations", "0"),
 )
+# A bridge forwards frames and has no address of its own; a random link-local one would only be noise.
+_NO_IPV6: Final = (("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1"))
 _FORWARDING: Final = (
     *_QUIET_IPV6,
     ("net/ipv4/ip_forward", "1"),
@@ -277,7 +279,7 @@ def _router(topology: Topology, own: Mapping[IPNetwork, IPInterface]) -> Namespa
 def network(topology: Topology) -> Network:
     """Give the network of a topology. A Pod whose node is not there is left out."""
     own = router_addresses(topology.nodes)
-    namespaces: dict[str, Namespace] = {SEGMENT: Namespace(_QUIET_IPV6, (BRIDGE,)), ROUTER: _router(topology, own)}
+    namespaces: dict[str, Namespace] = {SEGMENT: Namespace(_NO_IPV6, (BRIDGE,)), ROUTER: _router(topology, own)}
     plugs = [(ROUTER, ROUTER)] + [(node.namespace, node.name) for node in topology.nodes]
     veths = [
         Veth(

@@ -5,9 +5,12 @@ Not here: which process with which root and rights (lab/workload.py), waiting fo
 Invariant: the parent learns in one read whether exec happened: nothing, or the reason why not.
 """
 
+import fcntl
 import os
 import signal
+import termios
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NoReturn
 
 from podgate.lab.containers import Program
@@ -111,6 +114,9 @@ def _become(program: Program, enter: Callable[[], None], writer: int) -> NoRetur
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         enter()
+        if os.isatty(0):
+            with suppress(PermissionError):  # It belongs to another session already: then there is no job control.
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.makedirs(program.folder, exist_ok=True)
         os.chdir(program.folder)
         os.execvpe(program.words[0], program.words, dict(program.environment))  # noqa: S606 - a shell would be wrong
