@@ -49,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser, chosen = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
     if chosen is None:
+        if unknown:
+            parser.error(f"{unknown[0]} means nothing here")
         parser.print_help()
         return 2
     if unknown:

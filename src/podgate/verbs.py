@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import signal
 import socket
 import sys
@@ -72,8 +73,17 @@ def perform(
         return _complain(feature, verb, str(error), 1)
     except ApplyError as error:
         return _complain(feature, verb, str(error), 2 if verb == "plan" else 1)
-    print(json.dumps(answered.data, indent=2) if asked.output == "json" else answered.text.rstrip("\n"))
+    _show(json.dumps(answered.data, indent=2) if asked.output == "json" else answered.text.rstrip("\n"))
     return answered.code
+
+
+def _show(text: str) -> None:
+    """Print the answer; a reader that has seen enough, as head, is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # What is still buffered would fail again at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(feature: AnyFeature, verb: str, message: str, code: int) -> int:

@@ -1,0 +1,394 @@
+"""The command line as users meet it: words, exit codes, messages, and what a process loads and touches."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from podgate.cli import FEATURES, VERBS, main
+from podgate.features.masquerade.settings import Settings
+from podgate.model.options import options_of
+from tests.support.agent import PODGATE, podgate
+from tests.support.netns import netns
+
+GOOD = "nonMasqueradeCIDRs:\n- 10.16.0.0/14   # Pods\n- 10.140.0.0/20\n"
+BAD = "nonMasqueradeCIDRs:\n- 10.0.0.1/8\n- abc\nmasqLinkLocl: true\nresyncInterval: 60\n"
+MANIFESTS = """\
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+spec: {podCIDRs: [10.16.1.0/24]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {nodeName: node-1}
+status: {podIP: 10.16.1.6}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: agent, namespace: kube-system}
+spec: {nodeName: node-1, hostNetwork: true}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: ip-masq-agent, namespace: kube-system}
+data:
+  config: |
+    nonMasqueradeCIDRs:
+    - 10.16.0.0/14
+    - 10.140.0.0/20
+"""
+UNPRIVILEGED = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all")
+LOOKING = ("render", "explain", "check")
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PODGATE_SOURCE", "NODE_NAME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good"
+    path.write_text(GOOD)
+    return path
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad"
+    path.write_text(BAD)
+    return path
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "objects"
+    path.mkdir()
+    (path / "all.yaml").write_text(MANIFESTS)
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    """Run a command in this process; give exit code, output and messages."""
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def words_of(verb: str) -> tuple[str, ...]:
+    return ("masquerade", verb, *(("10.70.0.2",) if verb == "explain" else ()))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nonsense"], "'nonsense'"),
+        (["--nope"], "--nope means nothing here"),
+        (["masquerade"], "VERB"),
+        (["masquerade", "nonsense"], "'nonsense'"),
+        (["masquerade", "run", "--nope"], "--nope means nothing here"),
+        (["masquerade", "run", "extra"], "extra means nothing here"),
+        (["masquerade", "run", "--stat-dir", "/x"], 'did you mean "--state-dir"?'),
+        (["masquerade", "run", "--backend", "nftable"], 'did you mean "nftables"?'),
+        (["masquerade", "run", "--state-dir", ""], "--state-dir is empty"),
+        (["masquerade", "run", "--metrics-addr", "10350"], '--metrics-addr "10350"'),
+        (["masquerade", "render", "--state-dir", "/x"], "--state-dir means nothing here"),
+        (["masquerade", "render", "--output", "yaml"], "'yaml'"),
+        (["masquerade", "explain"], "ADDRESS"),
+        (["masquerade", "explain", "10.0.0.0/8"], "is not an IP address"),
+        (["masquerade", "explain", "10.0.0.1", "--from", "nobody"], "neither an address nor a Pod"),
+        (["masquerade", "explain", "10.0.0.1", "--config", ""], "--config is empty"),
+        (["masquerade", "check", "--source", "/nonexistent"], "/nonexistent"),
+    ],
+)
+def test_wrong_usage_is_exit_2_with_what_was_wrong(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_every_mistake_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = run(capsys, "masquerade", "run", "--metrics-addr", "a", "--health-addr", "b", "--state-dir", "")
+    assert [flag in err for flag in ("--metrics-addr", "--health-addr", "--state-dir")] == [True] * 3
+
+
+def test_podgate_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys)
+    assert code == 2
+    assert all(name in out for name in (*FEATURES, "lab", "--version"))
+    assert run(capsys, "--help")[:2] == (0, out)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--version")
+    assert code == 0
+    assert re.fullmatch(r"podgate \d+\.\d+\.\d+\n", out)
+
+
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "masquerade", "--help")
+    assert code == 0
+    assert all(re.search(rf"^    {verb} ", out, re.MULTILINE) for verb in VERBS)
+
+
+PROMISED = {
+    "run": "config backend source node-name metrics-addr health-addr once clean-on-exit state-dir random-fully "
+    "nomasq-all-reserved-ranges",
+    "render": "config source node-name output",
+    "plan": "config source node-name output",
+    "explain": "config source node-name output from",
+    "check": "config source node-name output",
+    "clean": "state-dir output",
+}
+
+
+def flags_in_help(capsys: pytest.CaptureFixture[str], verb: str) -> set[str]:
+    code, out, _ = run(capsys, "masquerade", verb, "--help")
+    assert code == 0
+    listed = out.partition("\noptions:")[2]
+    return set(re.findall(r"^  (?:-h, )?--([a-z0-9-]+)", listed, re.MULTILINE)) - {"help"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_names_every_flag_of_a_verb(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    fields = {each.flag.removeprefix("--") for each in options_of(Settings) if not each.verbs or verb in each.verbs}
+    named = flags_in_help(capsys, verb)
+    assert set(PROMISED[verb].split()) <= named
+    assert named - {"from", "output"} == fields
+
+
+def test_no_verb_takes_a_flag_that_does_nothing_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert flags_in_help(capsys, "clean") == {"backend", "state-dir", "output"}
+    for verb in ("explain", "check"):
+        assert flags_in_help(capsys, verb) & {"random-fully", "once", "state-dir", "metrics-addr"} == set()
+
+
+def test_explain_as_json_has_exactly_these_fields(capsys: pytest.CaptureFixture[str], good: Path) -> None:
+    asked = ("10.16.2.9", "10.70.0.2", "169.254.1.1", "224.0.0.1")
+    code, out, err = run(capsys, "masquerade", "explain", *asked, "--config", good, "--output", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == [
+        {"address": "10.16.2.9", "action": "keep", "rule": "10.16.0.0/14", "source": f"{good}:2"},
+        {"address": "10.70.0.2", "action": "masquerade", "rule": "everything else", "source": "default"},
+        {"address": "169.254.1.1", "action": "keep", "rule": "169.254.0.0/16", "source": "default"},
+        {"address": "224.0.0.1", "action": "keep", "rule": "multicast", "source": "default"},
+    ]
+
+
+def test_explain_as_text(capsys: pytest.CaptureFixture[str], good: Path) -> None:
+    assert run(capsys, "masquerade", "explain", "10.16.2.9", "10.70.0.2", "--config", good) == (
+        0,
+        f"10.16.2.9: keep, by 10.16.0.0/14 ({good}:2)\n10.70.0.2: masquerade, by everything else (default)\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("sender", "action"),
+    [
+        ("shop/web", "masquerade"),
+        ("kube-system/agent", "keep"),
+        ("10.16.1.6", "masquerade"),
+        ("127.0.0.1", "keep"),
+    ],
+)
+def test_explain_for_a_sender(capsys: pytest.CaptureFixture[str], source: Path, sender: str, action: str) -> None:
+    words = ("masquerade", "explain", "198.51.100.9", "--node-name", "node-1", "--output", "json")
+    code, out, _ = run(capsys, *words, "--source", source, "--from", sender)
+    assert (code, json.loads(out)[0]["action"]) == (0, action)
+
+
+def test_a_pod_without_a_namespace_is_in_default(capsys: pytest.CaptureFixture[str], source: Path) -> None:
+    words = ("masquerade", "explain", "198.51.100.9", "--node-name", "node-1", "--source", source)
+    code, _, err = run(capsys, *words, "--from", "web")
+    assert code == 2
+    assert "shop/web" in err  # what there is
+    text = MANIFESTS.replace("namespace: shop", "namespace: default")
+    (source / "all.yaml").write_text(text)
+    assert run(capsys, *words, "--from", "web")[0] == 0
+
+
+def test_a_pod_of_another_node_is_not_answered_for(capsys: pytest.CaptureFixture[str], source: Path) -> None:
+    words = ("masquerade", "explain", "198.51.100.9", "--node-name", "node-2", "--from", "shop/web")
+    code, out, err = run(capsys, *words, "--source", source)
+    assert (code, out) == (2, "")
+    assert "--node-name" in err
+
+
+def test_a_configmap_is_named_as_an_object(capsys: pytest.CaptureFixture[str], source: Path) -> None:
+    words = ("masquerade", "explain", "10.17.0.1", "10.16.1.77", "--node-name", "node-1", "--output", "json")
+    code, out, _ = run(capsys, *words, "--source", source)
+    assert code == 0
+    assert [row["source"] for row in json.loads(out)] == [
+        "ConfigMap/kube-system/ip-masq-agent:data.config.nonMasqueradeCIDRs[0]",
+        "Node/node-1:spec.podCIDRs[0]",
+    ]
+
+
+def test_the_source_and_the_node_come_from_the_environment_too(
+    capsys: pytest.CaptureFixture[str], source: Path, good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODGATE_SOURCE", str(source))
+    monkeypatch.setenv("NODE_NAME", "node-1")
+    words = ("masquerade", "explain", "10.16.1.77")
+    assert run(capsys, *words)[1] == "10.16.1.77: keep, by 10.16.1.0/24 (Node/node-1:spec.podCIDRs[0])\n"
+    empty = source.parent / "empty"
+    empty.mkdir()
+    code, out, _ = run(capsys, *words, "--source", empty, "--config", good)  # the flag wins
+    assert (code, out) == (0, f"10.16.1.77: keep, by 10.16.0.0/14 ({good}:2)\n")
+
+
+@pytest.mark.parametrize("verb", [*LOOKING, "plan"])
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_bad_file_is_exit_2_with_every_problem_at_its_line(
+    capsys: pytest.CaptureFixture[str], bad: Path, verb: str, output: str
+) -> None:
+    code, out, err = run(capsys, *words_of(verb), "--config", bad, "--output", output)
+    assert (code, out) == (2, "")
+    assert [re.match(rf"{bad}:(\d+): (\w+): ", line).groups() for line in err.splitlines()] == [  # type: ignore[union-attr]
+        ("2", "error"),
+        ("3", "error"),
+        ("4", "warning"),
+        ("5", "error"),
+    ]
+    assert "10.0.0.0/8" in err  # the fix
+
+
+def test_a_bad_configmap_is_named_at_the_line_of_its_manifest(capsys: pytest.CaptureFixture[str], source: Path) -> None:
+    (source / "all.yaml").write_text(MANIFESTS.replace("10.140.0.0/20", "10.140.0.0/33"))
+    line = 1 + MANIFESTS.splitlines().index("    - 10.140.0.0/20")
+    code, _, err = run(capsys, "masquerade", "render", "--source", source, "--node-name", "node-1")
+    assert code == 2
+    assert err.startswith(f"{source}/all.yaml:{line}: error: ")
+    assert "ConfigMap/kube-system/ip-masq-agent" in err
+
+
+def test_a_warning_does_not_stop_an_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "odd"
+    path.write_text(GOOD + "surprise: 1\n")
+    code, out, err = run(capsys, "masquerade", "explain", "10.16.0.1", "--config", path)
+    assert (code, out) == (0, f"10.16.0.1: keep, by 10.16.0.0/14 ({path}:2)\n")
+    assert err.startswith(f"{path}:4: warning: ")
+
+
+def test_render_shows_what_nft_would_load(capsys: pytest.CaptureFixture[str], good: Path) -> None:
+    code, out, _ = run(capsys, "masquerade", "render", "--config", good)
+    assert code == 0
+    assert out.startswith("table ip podgate-masquerade {\n")
+    assert "10.16.0.0/14" in out
+    assert "masquerade fully-random" in out
+    assert "fully-random" not in run(capsys, "masquerade", "render", "--config", good, "--no-random-fully")[1]
+    code, out, _ = run(capsys, "masquerade", "render", "--config", good, "--output", "json")
+    table = next(each for each in json.loads(out) if each["family"] == "ip")
+    assert (code, table["table"]) == (0, "podgate-masquerade")
+    assert {each["name"]: each["elements"] for each in table["sets"]}["keep"] == [
+        "10.16.0.0/14",
+        "10.140.0.0/20",
+        "169.254.0.0/16",
+    ]
+
+
+def test_render_with_all_reserved_ranges(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "masquerade", "render", "--nomasq-all-reserved-ranges")
+    assert "198.51.100.0/24" in out
+    assert "198.51.100.0/24" not in run(capsys, "masquerade", "render")[1]
+
+
+def test_check_is_exit_1_on_findings_and_0_without(
+    capsys: pytest.CaptureFixture[str], good: Path, tmp_path: Path
+) -> None:
+    code, out, err = run(capsys, "masquerade", "check", "--config", good)
+    assert (code, err) == (0, "")
+    assert out.endswith("0 findings\n")
+    path = tmp_path / "overlapping"
+    path.write_text(GOOD + "- 10.17.0.0/16\n")
+    code, out, _ = run(capsys, "masquerade", "check", "--config", path)
+    assert code == 1
+    assert out.startswith(f"{path}:4: Redundant: ")
+    code, out, _ = run(capsys, "masquerade", "check", "--config", path, "--output", "json")
+    found = json.loads(out)
+    assert code == 1
+    assert [(row["place"], row["reason"]) for row in found["findings"]] == [(f"{path}:4", "Redundant")]
+    assert "live_rules" in found
+
+
+def test_check_says_what_a_list_forgets(capsys: pytest.CaptureFixture[str], source: Path, tmp_path: Path) -> None:
+    path = tmp_path / "forgetful"
+    path.write_text("nonMasqueradeCIDRs: [192.0.2.0/24]\n")
+    code, out, _ = run(
+        capsys, "masquerade", "check", "--config", path, "--source", source, "--node-name", "node-1", "--output", "json"
+    )
+    assert code == 1
+    assert any("10.16.1.0/24" in row["message"] for row in json.loads(out)["findings"])
+
+
+# From here on as processes: what they touch, need and load.
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("verb", LOOKING)
+def test_the_offline_verbs_need_no_privileges(verb: str, good: Path) -> None:
+    done = podgate(*words_of(verb), "--config", good, under=UNPRIVILEGED)
+    assert (done.code, done.err) == (0, "")
+    if verb == "check":
+        assert "live rules of other programs: not read" in done.out
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("verb", LOOKING)
+def test_the_offline_verbs_open_nothing_for_writing_and_never_the_state(verb: str, good: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    under = ("strace", "-qq", "-o", str(trace), "-e", "trace=%file", "-E", "PYTHONDONTWRITEBYTECODE=1")
+    assert podgate(*words_of(verb), "--config", good, under=under).code == 0
+    calls = trace.read_text().splitlines()
+    assert len(calls) > 100
+    writing = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|^(?:rename|unlink|mkdir|rmdir|link|symlink|chmod)")
+    assert [call for call in calls if writing.search(call) and "/dev/null" not in call] == []
+    assert [call for call in calls if "/var/lib/podgate" in call] == []
+
+
+@pytest.mark.kernel
+def test_an_agent_loads_no_lab_and_nothing_that_only_tests_need(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from podgate.cli import main\n"
+        "ended = main(sys.argv[1:])\n"
+        "print(ended, *sorted(sys.modules), file=sys.stdout)\n"
+    )
+    words = ("masquerade", "run", "--once", "--source", str(tmp_path), "--state-dir", str(tmp_path / "state"))
+    with netns() as node:
+        ended, *loaded = node.run(sys.executable, "-c", code, *words).split()
+    assert ended == "0"
+    assert "podgate.targets.nftables.apply" in loaded
+    unwanted = {"rich", "pyroute2", "hypothesis", "pytest", "grpc", "google", "multiprocessing", "http"}
+    assert [name for name in loaded if name.split(".")[0] in unwanted or name.startswith("podgate.lab")] == []
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_text(
+        "cidrLimit: 9000\nnonMasqueradeCIDRs:\n"
+        + "".join(f"- 10.{number // 128}.{number % 128 * 2}.0/24\n" for number in range(8000))
+    )
+    command: Sequence[str] = [*PODGATE, "masquerade", "render", "--config", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    complaints = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(30), complaints) == (0, b"")
