@@ -1,3 +1,5 @@
+"""What is kept on disk: whole or absent, its owner's alone, forgotten on request."""
+
 from pathlib import Path
 
 import pytest

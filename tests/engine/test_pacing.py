@@ -1,3 +1,5 @@
+"""When a step may work again, as times: no clock runs here."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,3 +1,5 @@
+"""The claim of one agent per feature and network namespace, held and freed by real processes."""
+
 import os
 import subprocess
 import sys

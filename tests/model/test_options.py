@@ -1,3 +1,5 @@
+"""Options read off a settings class: flags, defaults, and every mistake at once."""
+
 from typing import Annotated, Literal
 
 import pytest

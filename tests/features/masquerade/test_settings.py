@@ -1,3 +1,5 @@
+"""The options of masquerade: what is accepted, and what is said about mistakes."""
+
 import pytest
 
 from podgate.features.masquerade.settings import Settings
