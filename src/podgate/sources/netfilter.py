@@ -19,8 +19,8 @@ _SECONDS: Final = 30.0
 """How long a listing may take: a node with 40,000 rules needs about one second."""
 
 _LEGACY: Final = (
-    ("ip", "/proc/net/ip_tables_names", "iptables-legacy-save"),
-    ("ip6", "/proc/net/ip6_tables_names", "ip6tables-legacy-save"),
+    ("ip", "/proc/thread-self/net/ip_tables_names", "iptables-legacy-save"),
+    ("ip6", "/proc/thread-self/net/ip6_tables_names", "ip6tables-legacy-save"),
 )
 
 
