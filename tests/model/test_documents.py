@@ -274,7 +274,7 @@ PIECES = st.sampled_from([
 
 
 @given(st.lists(PIECES, max_size=40).map(b"".join) | st.binary(max_size=200))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=max(500, settings().max_examples))
 def test_no_bytes_raise(data: bytes) -> None:
     for read in (parse, parse_json, parse_json_lines):
         parsed = read(data)
@@ -295,7 +295,6 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=300, deadline=None)
 def test_what_json_writes_is_read_back(value: Any) -> None:
     data = json.dumps(value).encode()
     assert parse_json(data).documents == (value,)
@@ -303,7 +302,6 @@ def test_what_json_writes_is_read_back(value: Any) -> None:
 
 
 @given(JSON)
-@settings(max_examples=200, deadline=None)
 def test_yaml_and_json_agree(value: Any) -> None:
     data = json.dumps(value, ensure_ascii=False, indent=1).encode()
     assert parse(data).documents == parse_json(data).documents

@@ -1,7 +1,7 @@
 """How messages name a field."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.model.fieldpath import field_path, split_path
@@ -25,7 +25,6 @@ def test_paths(parts: tuple[str | int, ...], path: str) -> None:
 
 
 @given(st.lists(st.text() | st.integers(0, 999_999_999)))
-@settings(max_examples=200, deadline=None)
 def test_paths_read_back_as_they_were_written(parts: list[str | int]) -> None:
     assert split_path(field_path(parts)) == tuple(parts)
 
