@@ -30,11 +30,11 @@ from podgate.linux.nftables import (
     table_is_dormant,
     wait_for_transactions,
 )
+from podgate.linux.nftables_drift import Drift
 from podgate.linux.nftables_elements import Batch, Shape, list_elements
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.nftables.diff import Plan, diff
-from podgate.targets.nftables.drift import Drift
 from podgate.targets.nftables.elements import TYPES, key_size
 from podgate.targets.nftables.program import load
 from podgate.targets.nftables.render import render, replaced_sets, transaction

@@ -1,26 +1,19 @@
 """Running nft: text in, success or an error with numbered lines out.
 
-Here: the short-lived process, and what its messages mean. Not here: the text (render.py), elements alone (apply.py).
+Here: what nft's messages mean. Not here: the process (linux/running.py), the text (render.py), elements alone
+(apply.py).
 Invariant: nft ends before the call does, also when the call is cancelled; it either made one whole transaction or none.
 """
 
-import asyncio
-import contextlib
-import os
 import re
-import shutil
-import signal
 from collections.abc import Callable
 from typing import Final
 
 from podgate.joints import ApplyError
-from podgate.linux.namespaces import inside_network
-from podgate.linux.processes import Child
+from podgate.linux.running import excerpt, find_program, run
 
 _SECONDS: Final = 60.0
-_AROUND: Final = 2
 _SHOWN_FAILURES: Final = 3
-_LINE_WIDTH: Final = 160
 
 _PLACE: Final = re.compile(r"^(?:/dev/stdin|<stdin>|stdin|-):(\d+):[\d:-]+: (?:Error: )?(.*)$", re.MULTILINE)
 
@@ -50,55 +43,23 @@ async def load(program: str, text: str, namespace: int | None, started: Callable
         ApplyError: nft is missing, not permitted, refused the text, or did not end in 60 s.
     """
     path = _find(program)
-    with contextlib.ExitStack() as stack:
-        source = _memory_file(stack, text.encode())
-        output = _memory_file(stack, b"")
-        actions = [(os.POSIX_SPAWN_DUP2, source, 0), (os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
-        pid = _spawn(path, actions, namespace)
-        started(pid)
-        code = await _ended(Child(pid), path)
-        if code != 0:
-            said = os.pread(output, 1 << 20, 0).decode(errors="replace")
-            raise failure(text, said, code)
-
-
-def _spawn(path: str, actions: list[tuple[int, int, int]], namespace: int | None) -> int:
-    with inside_network(namespace) if namespace is not None else contextlib.nullcontext():
-        try:
-            return os.posix_spawn(path, [path, "-f", "-"], {"PATH": os.defpath}, file_actions=actions)
-        except OSError as problem:
-            raise ApplyError(f"{path} cannot be started: {problem.strerror}", "NftMissing") from problem
-
-
-async def _ended(child: Child, path: str) -> int:
     try:
-        async with asyncio.timeout(_SECONDS):
-            return await child.wait()
+        ended = await run((path, "-f", "-"), text, namespace=namespace, seconds=_SECONDS, started=started)
     except TimeoutError as problem:
         raise ApplyError(f"{path} did not end in {_SECONDS:.0f} s and was killed", "NftStuck") from problem
-    finally:
-        if child.exit_code is None:
-            child.send(signal.SIGKILL)
-            await child.wait()
+    except OSError as problem:
+        raise ApplyError(f"{path} cannot be started: {problem.strerror}", "NftMissing") from problem
+    if ended.code != 0:
+        raise failure(text, ended.output + ended.errors, ended.code)
 
 
 def _find(program: str) -> str:
-    path = shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    path = find_program(program)
     if path is None:
         raise ApplyError(
             f"{program} is not installed: install the package nftables (Debian, Ubuntu, Fedora, Alpine)", "NftMissing"
         )
     return path
-
-
-def _memory_file(stack: contextlib.ExitStack, content: bytes) -> int:
-    """Give an open file without a path: nft reads and writes it without a pipe that could fill up."""
-    descriptor = os.memfd_create("podgate-nft", os.MFD_CLOEXEC)
-    stack.callback(os.close, descriptor)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
 
 
 def failure(text: str, said: str, code: int) -> ApplyError:
@@ -111,7 +72,7 @@ def failure(text: str, said: str, code: int) -> ApplyError:
         return ApplyError(f"nft ended with {code}: {said.strip() or 'no message'}", "NftRejected")
     parts, reason = [], "NftRejected"
     for number, message in places[:_SHOWN_FAILURES]:
-        parts.append(f"nft refused line {number}: {message}\n{_excerpt(lines, number)}")
+        parts.append(f"nft refused line {number}: {message}\n{excerpt(lines, number)}")
         feature = _feature(lines[number - 1]) if any(words in message for words in _LACKING) else ""
         if feature:
             reason = "KernelLacksFeature"
@@ -119,16 +80,6 @@ def failure(text: str, said: str, code: int) -> ApplyError:
     if len(places) > _SHOWN_FAILURES:
         parts.append(f"and {len(places) - _SHOWN_FAILURES} more")
     return ApplyError("\n".join(parts), reason)
-
-
-def _excerpt(lines: list[str], number: int) -> str:
-    shown = []
-    for index in range(max(1, number - _AROUND), min(len(lines), number + _AROUND) + 1):
-        line = lines[index - 1].expandtabs(4)
-        if len(line) > _LINE_WIDTH:
-            line = line[:_LINE_WIDTH] + "…"
-        shown.append(f"{'>' if index == number else ' '}{index:5d}  {line}")
-    return "\n".join(shown)
 
 
 def _feature(line: str) -> str:

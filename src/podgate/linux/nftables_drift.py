@@ -1,11 +1,11 @@
 """Drift: tells other programs' changes of our table from our own, by the kernel's notifications.
 
-Here: transactions, whose they are, and what they changed, in words. Not here: the socket (apply.py).
+Here: transactions, whose they are, and what they changed, in words. Not here: the socket (targets/*/apply.py).
 Invariant: a transaction is ours only if we know who sent it: our own socket, or an nft that we started, while it ran.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from podgate.linux.netlink import Message
@@ -32,11 +32,18 @@ class Run:
 
 
 class Drift:
-    """Reads notifications of one table, one transaction after the other."""
+    """Reads notifications of one table, one transaction after the other.
 
-    def __init__(self, family: int, table: str) -> None:
+    Args:
+        family: of the table, as the kernel numbers it.
+        table: its name.
+        concerns: says whether a change matters, where a table is shared with other programs; without it all do.
+    """
+
+    def __init__(self, family: int, table: str, concerns: Callable[[Event], bool] = lambda _event: True) -> None:
         self._family = family
         self._table = table
+        self._concerns = concerns
         self._open: list[Event] = []
         self._runs: deque[Run] = deque(maxlen=16)
         self._own_port: int | None = None
@@ -62,7 +69,7 @@ class Drift:
             generation = generation_in(message)
             if generation is None:
                 event = event_in(message, self._family, self._table)
-                if event:
+                if event and self._concerns(event):
                     self._open.append(event)
                 continue
             if not self._is_ours(message.port, generation):

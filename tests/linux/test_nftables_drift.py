@@ -16,7 +16,7 @@ from podgate.linux.nftables import (
     NEW_SET,
     Event,
 )
-from podgate.targets.nftables.drift import Drift, describe
+from podgate.linux.nftables_drift import Drift, describe
 
 OWN, NFT, OTHER = 111, 222, 333
 IP, IP6 = 2, 10
