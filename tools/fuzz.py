@@ -12,8 +12,9 @@ import sys
 from tools.stages import ROOT, python
 
 NAMES = {
-    "documents": ("tests/model/test_documents.py",),
+    "documents": ("tests/model/test_documents.py", "tests/model/test_fieldpath.py"),
     "engine": ("tests/engine", "tests/model/test_table.py"),
+    "lab": ("tests/lab/controllers", "tests/lab/test_validity.py"),
     "masquerade": ("tests/features/masquerade",),
     "nftables": ("tests/targets/nftables",),
     "pages": ("tests/observe",),
@@ -27,7 +28,7 @@ def main(arguments: list[str]) -> int:
         print(f"usage: ./dev fuzz NAME [EXAMPLES], NAME one of: {', '.join(NAMES)}", file=sys.stderr)
         return 2
     examples = arguments[1] if len(arguments) > 1 else "20000"
-    environment = {**os.environ, "HYPOTHESIS_PROFILE": "fuzz", "PODGATE_FUZZ_EXAMPLES": examples}
+    environment = {**os.environ, "PODGATE_TEST_PROFILE": "fuzz", "PODGATE_FUZZ_EXAMPLES": examples}
     command = python("-m", "pytest", "-n", "2", "--timeout", "0", "-m", "not lab", *NAMES[arguments[0]])
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
