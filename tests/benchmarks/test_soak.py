@@ -1,0 +1,43 @@
+"""``./dev soak masquerade`` for a few seconds: the events happen, and what must hold does."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.figures.configuration import mark, text_of
+from benchmarks.support import Volume
+from tests.style.reading import ROOT
+from tests.support.netns import netns
+from tools.soak_masquerade import DidNotHoldError, Node, World
+
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+
+
+def test_a_short_soak_holds_and_shows_its_progress() -> None:
+    command = [sys.executable, "-m", "tools.soak", "masquerade", "0.15", "--seed", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no difference" in done.stdout
+    assert done.stdout.endswith("everything held\n")
+
+
+def test_a_kernel_that_stays_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A soak that cannot fail would be no test: here the file is edited behind the back of what must hold."""
+    monkeypatch.setattr("tools.soak_masquerade.PATIENCE", 1.0)
+    volume = Volume(tmp_path / "volume", text_of([mark(0)]))
+    with netns() as first, netns() as second:
+        nodes = (Node("steady", first, volume, tmp_path), Node("mortal", second, volume, tmp_path))
+        try:
+            for node in nodes:
+                node.agent.until_ready()
+            world = World(tmp_path, nodes, volume, random.Random(1))
+            world.check()
+            volume.swap(text_of([mark(99)]))
+            with pytest.raises(DidNotHoldError, match=r"(?s)steady: still different.*20\.0\.198\.0/24"):
+                world.check()
+        finally:
+            for node in nodes:
+                node.close()
