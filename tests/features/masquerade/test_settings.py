@@ -24,6 +24,8 @@ def test_the_flags() -> None:
         "--state-dir",
         "--nomasq-all-reserved-ranges",
         "--random-fully",
+        "--to-ports",
+        "--enable-ipv6",
     ]
 
 
@@ -52,3 +54,14 @@ def test_empty_values() -> None:
 def test_a_trailing_slash_is_no_other_path() -> None:
     assert Settings(config="/etc/config/").config_path == "/etc/config"
     assert Settings(config="/").config_path == "/"
+
+
+@pytest.mark.parametrize("text", ["0-10", "70000", "1024-2000,1500", "1024, 2048", "10-5", "-5", "1024-", "1-2,"])
+def test_t23_ports_that_the_old_agent_let_through_or_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="--to-ports"):
+        settings_from(Settings, {"to_ports": text})
+
+
+def test_ports_are_read_once_they_are_good() -> None:
+    assert settings_from(Settings, {"to_ports": "1024-29999,32768-65535"}).ports == ((1024, 29999), (32768, 65535))
+    assert Settings(to_ports="x").ports == ()

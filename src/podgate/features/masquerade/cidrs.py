@@ -127,7 +127,8 @@ def _ipv6(value: str, address: str, length: str, families: Sequence[Family]) -> 
         meant = IPv4Network((int(parsed.ipv4_mapped), int(length) - 96), strict=False)
         return Complaint("MappedAddress", f'"{value}" is an IPv4 range in IPv6 form: write "{meant}"')
     if "ip6" not in families:
-        return Complaint("IPv6Disabled", f'"{value}" is IPv6, and only IPv4 is masqueraded here: remove the entry')
+        why = "is IPv6, and IPv6 is off: start podgate with --enable-ipv6, or remove the entry"
+        return Complaint("IPv6Disabled", f'"{value}" {why}')
     return _aligned(value, IPv6Network((int(parsed), int(length)), strict=False), int(parsed), length)
 
 

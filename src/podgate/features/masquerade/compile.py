@@ -11,22 +11,30 @@ the very first start nothing says what the user wants, so ``degraded`` says why 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from podgate.features.masquerade.choosing import Chosen, choose
 from podgate.features.masquerade.config import Config, default_entries, from_kept, kept_bytes, merge
-from podgate.features.masquerade.intent import FamilyIntent, InForce, Intent, NodeFacts, Spans
+from podgate.features.masquerade.families import Fallback, FamilyCompiler, listed_entries
+from podgate.features.masquerade.intent import NO_IPV6_RANGE, InForce, Intent, NodeFacts
+from podgate.features.masquerade.ipv6 import Known, known, node_entries, unknown_range
+from podgate.features.masquerade.last_good import KEPT_POLICIES, PolicyReader
 from podgate.features.masquerade.own_pods import from_node, from_pod, internal_addresses, is_own, own_entries
-from podgate.features.masquerade.prefixes import Entry, Span, family_of, kept, merged, resolve
+from podgate.features.masquerade.policies import WrittenPolicy
+from podgate.features.masquerade.port_room import port_problems
+from podgate.features.masquerade.prefixes import Entry
 from podgate.features.masquerade.reading import EMPTY_LIST, Reading, Text, read
+from podgate.features.masquerade.remembering import Remembered
+from podgate.features.masquerade.resolving import Place, Resolver, missing_addresses
 from podgate.features.masquerade.settings import Settings
 from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import ObjectRef, file_ref
+from podgate.model.kinds.config import NAMESPACE
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.kinds.pods import POD, Pod
-from podgate.model.machine import Family, IPAddress, Machine
+from podgate.model.machine import Family, Machine
 from podgate.model.options import did_you_mean
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.table import Table, mapped
@@ -35,20 +43,6 @@ KEPT: Final = "config.json"
 """The name under which the last good configuration is kept."""
 
 StatesT = TypeVar("StatesT")
-T = TypeVar("T")
-
-
-class _Remembered(Generic[T]):
-    """A pure function that is called again only when an argument differs from the last call's."""
-
-    def __init__(self, function: Callable[..., T]) -> None:
-        self._function = function
-        self._last: tuple[tuple[Any, ...], T] | None = None
-
-    def __call__(self, *arguments: Any) -> T:
-        if self._last is None or self._last[0] != arguments:
-            self._last = (arguments, self._function(*arguments))
-        return self._last[1]
 
 
 class Decision(NamedTuple):
@@ -61,9 +55,9 @@ class Decision(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def families_on(_settings: Settings) -> tuple[Family, ...]:
+def families_on(settings: Settings) -> tuple[Family, ...]:
     """Give the families that are masqueraded."""
-    return ("ip",)
+    return ("ip", "ip6") if settings.enable_ipv6 else ("ip",)
 
 
 class Compiler(Generic[StatesT]):
@@ -79,26 +73,34 @@ class Compiler(Generic[StatesT]):
         self._families = families_on(settings)
         self._defaults = default_entries(all_reserved=settings.nomasq_all_reserved_ranges)
         self._readings: dict[Text, Reading] = {}
-        self._merge = _Remembered(lambda *configs: merge(configs))
-        self._from_kept = _Remembered(from_kept)
-        self._kept_bytes = _Remembered(kept_bytes)
-        self._digest = _Remembered(lambda config: hashlib.sha256(self._kept_bytes(config)).hexdigest()[:12])
-        self._own_pods = _Remembered(_own_pods_of)
-        self._from_node = _Remembered(from_node)
-        self._own_entries = _Remembered(own_entries)
-        self._facts = _Remembered(_facts)
-        self._family = {family: _FamilyCompiler(family) for family in self._families}
-        self._problems = _Remembered(lambda *problems: problems_by_object(problems))
-        self._states = _Remembered(to_states)
+        self._merge = Remembered(lambda *configs: merge(configs))
+        self._from_kept = Remembered(from_kept)
+        self._kept_bytes = Remembered(kept_bytes)
+        self._digest = Remembered(lambda config: hashlib.sha256(self._kept_bytes(config)).hexdigest()[:12])
+        self._own_pods = Remembered(_own_pods_of)
+        self._from_node = Remembered(from_node)
+        self._own_entries = Remembered(own_entries)
+        self._facts = Remembered(_facts)
+        self._ports = settings.ports
+        self._policies = PolicyReader(self._families)
+        self._resolver = Resolver(self._families)
+        self._nodes_ipv6 = mapped(node_entries)
+        self._ipv6 = Remembered(_ipv6)
+        self._listed = {family: Remembered(_listed) for family in self._families}
+        self._family = {family: FamilyCompiler(family) for family in self._families}
+        self._problems = Remembered(lambda *problems: problems_by_object(problems))
+        self._states = Remembered(to_states)
 
     def __call__(self, inputs: Inputs) -> Compiled[StatesT]:
         """Compile the newest inputs."""
         decision = self.decide(inputs)
-        intent, own_problems = self._intent(inputs, decision)
+        policies = self._policies(inputs.objects, inputs.kept.get(KEPT_POLICIES))
+        intent, own_problems = self._intent(inputs, decision, policies.policies)
+        kept = {KEPT: decision.keep, KEPT_POLICIES: policies.keep}
         return Compiled(
             states=self._states(intent),
-            problems=self._problems(*inputs.objects.faults, *decision.problems, *own_problems),
-            keep={} if decision.keep is None else {KEPT: decision.keep},
+            problems=self._problems(*inputs.objects.faults, *decision.problems, *policies.problems, *own_problems),
+            keep={name: data for name, data in kept.items() if data is not None},
             degraded=decision.degraded,
         )
 
@@ -140,62 +142,61 @@ class Compiler(Generic[StatesT]):
             return Config(entries=self._defaults)
         return configs[0] if chosen.texts[0].alone else self._merge(*configs)
 
-    def _intent(self, inputs: Inputs, decision: Decision) -> tuple[Intent, tuple[Problem, ...]]:
+    def _intent(
+        self, inputs: Inputs, decision: Decision, policies: tuple[WrittenPolicy, ...]
+    ) -> tuple[Intent, tuple[Problem, ...]]:
         name = self._settings.node_name or inputs.machine.node_name
         nodes = inputs.objects.objects(NODE)
         node = nodes.get(ObjectRef(NODE.kind, name))
         ranges, problems = self._from_node(node or Node())
         if node is None and nodes:
             problems = (_unknown_node(name, nodes),)
-        pods = self._own_pods(name)(inputs.objects.objects(POD))
-        own = self._own_entries(ranges, pods, inputs.machine)
-        facts = self._facts(inputs.machine, node)
+        pods = inputs.objects.objects(POD)
+        own_pods = self._own_pods(name)(pods)
+        own = self._own_entries(ranges, own_pods, inputs.machine)
+        facts = self._facts(inputs.machine, node, any(policy.interfaces for policy in policies))
+        place = Place(name, pods, inputs.objects.objects(NAMESPACE), facts)
+        resolved = self._resolver(policies, place, self._ports)
         config = decision.config
+        ipv6 = Known((), cluster=True)
+        if "ip6" in self._families:
+            ipv6 = self._ipv6(self._nodes_ipv6(nodes), own, config, inputs.machine)
+            problems = problems if ipv6.cluster else (*problems, unknown_range(name))
         intent = Intent(
-            families=tuple(self._family[family](config, own, facts) for family in self._families),
+            families=tuple(
+                self._family[family](
+                    self._listed[family](config, family, ipv6.entries),
+                    own,
+                    facts,
+                    resolved[family],
+                    self._fallback(family, ipv6),
+                )
+                for family in self._families
+            ),
             node_name=name,
             random_fully=self._settings.random_fully,
             config=config,
             in_force=decision.in_force,
             digest=self._digest(config),
+            ports=self._ports,
         )
-        return intent, problems
+        missing = missing_addresses(policies, facts, name)
+        return intent, (*problems, *missing, *port_problems(intent, len(own_pods)))
+
+    def _fallback(self, family: Family, ipv6: Known) -> Fallback:
+        if family == "ip6" and not ipv6.cluster:
+            return Fallback("keep", rule=NO_IPV6_RANGE)
+        return Fallback("masquerade", ports=self._ports)
 
 
-class _FamilyCompiler:
-    """One family's part of the intent. Tables are updated, so that unchanged shards stay the same objects."""
-
-    def __init__(self, family: Family) -> None:
-        self._family = family
-        self._last = FamilyIntent(family)
-        self._remembered = _Remembered(self._made)
-
-    def __call__(self, config: Config, own: tuple[Entry, ...], facts: NodeFacts) -> FamilyIntent:
-        self._last = self._remembered(config, own, facts)
-        return self._last
-
-    def _made(self, config: Config, own: tuple[Entry, ...], facts: NodeFacts) -> FamilyIntent:
-        link_local = config.link_local(self._family)
-        listed = (*config.entries, *(() if link_local is None else (link_local,)))
-        intervals = resolve(entry for entry in listed if family_of(entry.network) == self._family)
-        own_intervals = resolve(entry for entry in own if family_of(entry.network) == self._family)
-        return FamilyIntent(
-            family=self._family,
-            own_pods=_updated(self._last.own_pods, merged((low, high) for low, high, _ in own_intervals)),
-            keep=_updated(self._last.keep, kept(intervals)),
-            own_intervals=own_intervals,
-            intervals=intervals,
-            facts=NodeFacts(_of(self._family, facts.local), _of(self._family, facts.broadcast)),
-        )
+def _listed(config: Config, family: Family, ipv6: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    return (*listed_entries(config, family), *(ipv6 if family == "ip6" else ()))
 
 
-def _updated(before: Spans, spans: tuple[Span, ...]) -> Spans:
-    after = frozenset(spans)
-    return before.updated(dict.fromkeys(spans, "keep"), removed=[span for span in before if span not in after])
-
-
-def _of(family: Family, addresses: Iterable[IPAddress]) -> tuple[IPAddress, ...]:
-    return tuple(address for address in addresses if family_of(address) == family)
+def _ipv6(
+    nodes: Mapping[ObjectRef, tuple[Entry, ...]], own: tuple[Entry, ...], config: Config, machine: Machine
+) -> Known:
+    return known(chain.from_iterable(nodes[ref] for ref in sorted(nodes)), own, config, machine)
 
 
 def _new(chosen: Chosen, inputs: Inputs) -> tuple[Problem, ...]:
@@ -213,10 +214,11 @@ def _unknown_node(name: str, nodes: Table[ObjectRef, Node]) -> Problem:
     return Problem(ObjectRef(NODE.kind, name), "warning", "UnknownNode", "", message)
 
 
-def _facts(machine: Machine, node: Node | None) -> NodeFacts:
+def _facts(machine: Machine, node: Node | None, with_routes: bool) -> NodeFacts:
     """Take the machine's addresses; without them, as from files alone, the internal ones that the Node tells."""
     local = tuple(address.address.ip for address in machine.addresses)
     if not local and node is not None:
         local = internal_addresses(node)
     broadcast = {address.broadcast for address in machine.addresses if address.broadcast is not None}
-    return NodeFacts(local, tuple(sorted(broadcast)))
+    routes = sorted(machine.routes, key=lambda route: -route.destination.prefixlen) if with_routes else ()
+    return NodeFacts(local, tuple(sorted(broadcast)), tuple((route.destination, route.interface) for route in routes))

@@ -9,7 +9,8 @@ from typing import Final
 
 from podgate.features.masquerade.config import LINK_LOCAL
 from podgate.features.masquerade.intent import IPV6_OFF, FamilyIntent, Intent, NodeFacts, PolicyIntent, Translation
-from podgate.features.masquerade.prefixes import BUILT_IN, Origin, Span, family_of, find
+from podgate.features.masquerade.prefixes import BUILT_IN, Origin, family_of, find
+from podgate.features.masquerade.selecting import Labelled
 from podgate.model.frozen import Frozen
 from podgate.model.machine import IPAddress
 
@@ -18,7 +19,22 @@ _ALWAYS_BROADCAST: Final = frozenset({IPv4Address("255.255.255.255"), IPv4Addres
 """What the kernel calls broadcast whatever its subnets are (``__inet_dev_addr_type``)."""
 
 _KEEP: Final = Translation("keep")
+EVERY_DESTINATION: Final = "every destination"
+_PERHAPS: Final = ("perhaps", BUILT_IN)
+"""A sender without an address may be in a policy's ranges or not."""
 _WITH_PORTS: Final = frozenset({"tcp", "udp", "sctp"})
+
+
+class Sender(Frozen, frozen=True):
+    """Who sends, as far as it is known.
+
+    Attributes:
+        address: the source address; None for a Pod of this node of which only the labels are known.
+        pod: how selectors see the Pod when the address is not known.
+    """
+
+    address: IPAddress | None = None
+    pod: Labelled = Labelled()
 
 
 class Decision(Frozen, frozen=True):
@@ -28,8 +44,8 @@ class Decision(Frozen, frozen=True):
         translation: what happens; its ports are left out for a protocol that has none.
         rule: the CIDR that decides, or words for a rule without one, as ``multicast``.
         origin: where that rule was written.
-        undecided: policies that decide only for some outgoing interfaces, when it is not known which one the packet
-            takes; the decision is then that of the packets for which none of them matches.
+        undecided: policies before this rule that match as far as is known, and would need to know the outgoing
+            interface or the source address; the decision is that for packets which none of them matches.
     """
 
     translation: Translation
@@ -40,7 +56,7 @@ class Decision(Frozen, frozen=True):
 
 def decide(
     intent: Intent,
-    source: IPAddress | None,
+    source: IPAddress | Sender,
     destination: IPAddress,
     protocol: str = "tcp",
     interface: str | None = None,
@@ -49,7 +65,7 @@ def decide(
 
     Args:
         intent: what is wanted.
-        source: the sender, of the destination's family; None for a Pod of this node that no policy names.
+        source: the sender's address, of the destination's family, or what else is known of it.
         destination: after a Service's address was translated.
         protocol: ``tcp``, ``udp``, ``sctp``, ``icmp`` …: only the first three have ports.
         interface: the outgoing interface; None to take it from this node's main routes.
@@ -57,7 +73,8 @@ def decide(
     part = intent.of(family_of(destination))
     if part is None:
         return Decision(_KEEP, IPV6_OFF)
-    if source is not None and is_local(part.facts, source):
+    sender = source if isinstance(source, Sender) else Sender(source)
+    if sender.address is not None and is_local(part.facts, sender.address):
         return Decision(_KEEP, "sent by this node itself")
     found = _never(part, destination)
     if found is not None:
@@ -66,13 +83,14 @@ def decide(
         interface = route_to(part.facts, destination)
     undecided: list[PolicyIntent] = []
     for policy in part.policies:
-        rule = _matches(policy, source, destination)
-        if rule is None:
+        by_source, by_destination = _source(policy, sender), _destination(policy, destination)
+        if by_source is None or by_destination is None:
             continue
-        if policy.interfaces and interface is None:
+        if by_source == _PERHAPS or (policy.interfaces and interface is None):
             undecided.append(policy)
         elif leaves_through(policy.interfaces, interface):
-            return _decision(policy.translation, *rule, protocol, undecided)
+            rule, origin = by_destination if policy.destinations is not None else by_source
+            return _decision(policy.translation, rule, origin, protocol, undecided)
     return _decision(*_configured(intent, part, destination), protocol, undecided)
 
 
@@ -101,19 +119,27 @@ def _never(part: FamilyIntent, address: IPAddress) -> Decision | None:
     return None if own is None else Decision(_KEEP, str(own.entry.network), own.entry.origin)
 
 
-def _matches(policy: PolicyIntent, source: IPAddress | None, destination: IPAddress) -> tuple[str, Origin] | None:
-    """Give the rule by which a policy matches addresses: its destination, else its source, else itself."""
-    by_source = None
-    if policy.sources is not None:
-        by_source = find(policy.source_intervals, int(source)) if source is not None else None
-        if by_source is None:
-            return None
-    if policy.destinations is not None:
-        found = find(policy.destination_intervals, int(destination))
-        return None if found is None else (str(found.entry.network), found.entry.origin)
-    if by_source is not None and not policy.from_pods:
-        return f"from {by_source.entry.network}", by_source.entry.origin
-    return "every destination", Origin(policy.ref)
+def _source(policy: PolicyIntent, sender: Sender) -> tuple[str, Origin] | None:
+    """Give the rule by which a policy matches a sender; None when it does not."""
+    everyone = (EVERY_DESTINATION, Origin(policy.ref))
+    if policy.sources is None:
+        return everyone
+    if sender.address is not None:
+        found = find(policy.source_intervals, int(sender.address))
+        if found is None or policy.pods is not None:
+            return None if found is None else everyone
+        return f"from {found.entry.network}", found.entry.origin
+    if policy.pods is not None and not policy.pods.selects(sender.pod):
+        return None
+    return _PERHAPS if policy.cidrs else everyone
+
+
+def _destination(policy: PolicyIntent, destination: IPAddress) -> tuple[str, Origin] | None:
+    """Give the rule by which a policy matches a destination; None when it does not."""
+    if policy.destinations is None:
+        return EVERY_DESTINATION, Origin(policy.ref)
+    found = find(policy.destination_intervals, int(destination))
+    return None if found is None else (str(found.entry.network), found.entry.origin)
 
 
 def leaves_through(interfaces: tuple[str, ...], interface: str | None) -> bool:
@@ -126,12 +152,7 @@ def leaves_through(interfaces: tuple[str, ...], interface: str | None) -> bool:
 
 def route_to(facts: NodeFacts, destination: IPAddress) -> str | None:
     """Give the interface behind a destination, by the main routes; None when they do not tell."""
-    number = int(destination)
-    return next((name for span, name in facts.routes if _holds(span, number)), None)
-
-
-def _holds(span: Span, number: int) -> bool:
-    return span.first <= number <= span.last
+    return next((name for network, name in facts.routes if destination in network), None)
 
 
 def _configured(intent: Intent, part: FamilyIntent, address: IPAddress) -> tuple[Translation, str, Origin]:

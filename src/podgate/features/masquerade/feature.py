@@ -13,17 +13,20 @@ from podgate.features.masquerade import check as checking
 from podgate.features.masquerade.choosing import CONFIG_MAP_REF, file_watch
 from podgate.features.masquerade.compile import KEPT, Compiler
 from podgate.features.masquerade.config import recover
-from podgate.features.masquerade.explain import Unanswerable, answer_json, explain
+from podgate.features.masquerade.explain import Unanswerable, answer_json, answer_line, explain
 from podgate.features.masquerade.intent import Intent
+from podgate.features.masquerade.policy import MASQUERADE_POLICY
+from podgate.features.masquerade.resolving import namespace_labels
+from podgate.features.masquerade.senders import namespace_of, sender_of
 from podgate.features.masquerade.settings import Settings
 from podgate.features.masquerade.to_nftables import KEEP, TABLE, Writer
 from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Step
 from podgate.model.files import FileWatch
-from podgate.model.frozen import Frozen, ObjectRef
-from podgate.model.kinds.config import CONFIG_MAP
+from podgate.model.frozen import Frozen
+from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE
 from podgate.model.kinds.nodes import NODE
-from podgate.model.kinds.pods import POD, Pod
-from podgate.model.machine import IPAddress
+from podgate.model.kinds.pods import POD
+from podgate.model.machine import Family, IPAddress
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.targets.nftables.apply import NftablesTarget
@@ -36,6 +39,7 @@ class States(Frozen, frozen=True):
 
     intent: Intent
     ip: State
+    ip6: State
 
 
 class Masquerade:
@@ -45,9 +49,9 @@ class Masquerade:
     settings = Settings
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
-        """Need one node's Pods or all, the nodes, and the one ConfigMap unless a file was named."""
+        """Need one node's Pods or all, nodes, namespaces, policies, and the one ConfigMap unless a file was named."""
         pods = Watch(POD, field_selector=f"spec.nodeName={node_name}" if node_name else "")
-        watches = (Watch(NODE), pods)
+        watches = (Watch(NODE), pods, Watch(NAMESPACE), Watch(MASQUERADE_POLICY))
         if settings.config is not None:
             return watches
         name = f"metadata.name={CONFIG_MAP_REF.name}"
@@ -59,17 +63,24 @@ class Masquerade:
 
     def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[States]]:
         """Give the compiler."""
-        ip = Writer("ip")
-        return Compiler(settings, lambda intent: States(intent, ip(intent)))
+        ip, ip6 = Writer("ip"), Writer("ip6")
+        return Compiler(settings, lambda intent: States(intent, ip(intent), ip6(intent)))
 
     def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:  # noqa: ARG002 - one back end so far
-        """Write one nftables table per family."""
+        """Write one nftables table per family. A family that is off has a step too, which wants no table."""
         return (
             Step(
                 "nftables/ip",
                 NftablesTarget("ip", TABLE),
                 lambda states: states.ip,
                 State.absent("ip", TABLE),
+                resync=lambda states: states.intent.resync_seconds,
+            ),
+            Step(
+                "nftables/ip6",
+                NftablesTarget("ip6", TABLE),
+                lambda states: states.ip6,
+                State.absent("ip6", TABLE),
                 resync=lambda states: states.intent.resync_seconds,
             ),
         )
@@ -80,21 +91,27 @@ class Masquerade:
         text = "Intervals in a set of the kernel."
         return tuple(
             Sample(name, len(elements), (("family", state.family), ("set", set_name)), help=text)
-            for state in (states.ip,)
+            for state in (states.ip, states.ip6)
             for set_name, elements in sorted(state.elements.items())
         )
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:
-        """Make the configuration out of the set that our own table holds."""
-        state = read_back.get("nftables/ip")
-        if not isinstance(state, State) or not state.present:
-            return {}
-        spans = [(int.from_bytes(key[:4]), int.from_bytes(key[4:])) for key in state.elements_of(KEEP)]
-        return {KEPT: recover({"ip": spans})}
+        """Make the configuration out of the sets that our own tables hold."""
+        families: tuple[Family, ...] = ("ip", "ip6")
+        spans: dict[Family, list[tuple[int, int]]] = {}
+        for family in families:
+            state = read_back.get(f"nftables/{family}")
+            if isinstance(state, State) and state.present:
+                spans[family] = [
+                    (int.from_bytes(key[: len(key) // 2]), int.from_bytes(key[len(key) // 2 :]))
+                    for key in state.elements_of(KEEP)
+                ]
+        return {KEPT: recover(spans)} if "ip" in spans else {}
 
     def render(self, states: States) -> Answered:
         """Show the tables as ``nft -f`` takes them."""
-        return Answered(listing(states.ip), [state_json(states.ip)])
+        tables = [state for state in (states.ip, states.ip6) if state.present]
+        return Answered("\n".join(listing(state) for state in tables), [state_json(state) for state in tables])
 
     def add_questions(self, parser: argparse.ArgumentParser) -> None:
         """Ask for destinations, and for who sends."""
@@ -102,21 +119,33 @@ class Masquerade:
         parser.add_argument(
             "--from",
             dest="sender",
-            metavar="[NS/]POD|ADDRESS",
+            metavar="[NS/]POD|[NS/]LABEL=VALUE,…|ADDRESS",
             help="who sends it (default: a Pod of this node without labels)",
+        )
+        parser.add_argument(
+            "--out",
+            dest="interface",
+            metavar="INTERFACE",
+            help="the interface that it leaves through (default: what this machine's routes say)",
         )
 
     def explain(self, asked: argparse.Namespace, compiled: Compiled[States], look: Look) -> Answered:
         """Say what happens to packets to some addresses."""
-        sender = None if asked.sender is None else _sender(asked.sender, look.inputs)
+        sender = None if asked.sender is None else sender_of(asked.sender, look.inputs)
+        labels = namespace_labels(look.inputs.objects.objects(NAMESPACE), namespace_of(sender))
         lines, rows = [], []
         for text in asked.address:
-            answer = explain(compiled.states.intent, _address(text), sender)
+            answer = explain(
+                compiled.states.intent,
+                _address(text),
+                sender,
+                namespace_labels=labels,
+                interface=asked.interface,
+            )
             if isinstance(answer, Unanswerable):
                 raise QuestionError(answer.message)
-            row = answer_json(answer, look.line)
-            rows.append(row)
-            lines.append("{address}: {action}, by {rule} ({source})".format(**row))
+            rows.append(answer_json(answer, look.line))
+            lines.append(answer_line(answer, look.line))
         return Answered("\n".join(lines), rows)
 
     def check(self, compiled: Compiled[States], look: Look) -> Answered:
@@ -150,17 +179,3 @@ def _address(text: str) -> IPAddress:
         return ip_address(text)
     except ValueError:
         raise QuestionError(f'"{text}" is not an IP address: write it as 10.70.0.2 or fd00::2') from None
-
-
-def _sender(text: str, inputs: Inputs) -> IPAddress | Pod:
-    """Read ``[NS/]POD`` or an address."""
-    try:
-        return ip_address(text)
-    except ValueError:
-        namespace, slash, name = text.rpartition("/")
-    pods = inputs.objects.objects(POD)
-    pod = pods.get(ObjectRef(POD.kind, name, namespace if slash else "default"))
-    if pod is not None:
-        return pod
-    known = ", ".join(sorted(f"{ref.namespace}/{ref.name}" for ref in pods)) or "none"
-    raise QuestionError(f'--from "{text}" is neither an address nor a Pod of the source on this node (Pods: {known})')

@@ -10,13 +10,14 @@ from typing import Final, Literal
 
 from podgate.features.masquerade.config import Config
 from podgate.features.masquerade.ports import Ports
-from podgate.features.masquerade.prefixes import Action, Interval, Span
+from podgate.features.masquerade.prefixes import Action, Entry, Interval, Span
+from podgate.features.masquerade.selecting import PodSelection
 from podgate.model.frozen import Frozen, ObjectRef
-from podgate.model.machine import Family, IPAddress
+from podgate.model.machine import Family, IPAddress, IPNetwork
 from podgate.model.table import Table
 
-Spans = Table[Span, Action]
-"""Disjoint spans, as few as there can be, each with its action: the elements of a kernel set."""
+Spans = Table[Span, Literal[True]]
+"""Disjoint spans: the elements of a kernel set. Ranges are as few as there can be; addresses of Pods stay single."""
 
 InForce = Literal["file", "directory", "ConfigMap", "kept", "default"]
 """Where the configuration in force came from; ``kept`` is the last good one, used because the present one is bad."""
@@ -40,12 +41,12 @@ class NodeFacts(Frozen, frozen=True):
     Attributes:
         local: addresses of this node.
         broadcast: broadcast addresses of its subnets.
-        routes: the interface behind each destination, longest prefix first; empty when the routes are not known.
+        routes: the interface behind each destination, longest prefix first; empty when no policy asks for it.
     """
 
     local: tuple[IPAddress, ...] = ()
     broadcast: tuple[IPAddress, ...] = ()
-    routes: tuple[tuple[Span, str], ...] = ()
+    routes: tuple[tuple[IPNetwork, str], ...] = ()
 
 
 class Translation(Frozen, frozen=True):
@@ -71,9 +72,11 @@ class PolicyIntent(Frozen, frozen=True):
         priority: for people; the policies of a FamilyIntent are in their order already.
         translation: what it decides; a policy whose SNAT address this node lacks says masquerade here.
         sources: source addresses; None: any that the never-list lets through. Empty: nothing here, for now.
-        from_pods: whether the sources are single addresses of Pods, which come and go, rather than written ranges.
+        pods: the selection whose Pods' addresses the sources are; None: the sources are written ranges, or any. With it
+            each source is a single address.
         destinations: destination addresses, disjoint; None: any. Exceptions are left out already.
         interfaces: outgoing interfaces; a name that ends in ``*`` stands for all that begin so; empty: any.
+        cidrs: the written source ranges of both kinds of policy, for explain; empty: none.
         source_intervals: ``sources`` with the entry behind each interval (a Pod's address, or a written CIDR).
         destination_intervals: ``destinations`` with the entry behind each interval.
     """
@@ -82,9 +85,10 @@ class PolicyIntent(Frozen, frozen=True):
     priority: int
     translation: Translation
     sources: Spans | None = None
-    from_pods: bool = False
+    pods: PodSelection | None = None
     destinations: Spans | None = None
     interfaces: tuple[str, ...] = ()
+    cidrs: tuple[Entry, ...] = ()
     source_intervals: tuple[Interval, ...] = ()
     destination_intervals: tuple[Interval, ...] = ()
 
@@ -125,6 +129,7 @@ class Intent(Frozen, frozen=True):
         config: the configuration in force.
         in_force: where it came from.
         digest: twelve hexadecimal digits of it, for metrics and logs.
+        ports: source ports of every translation that no policy gives others, as settings say.
     """
 
     families: tuple[FamilyIntent, ...] = ()
@@ -133,6 +138,7 @@ class Intent(Frozen, frozen=True):
     config: Config = Config()
     in_force: InForce = "default"
     digest: str = ""
+    ports: Ports = ()
 
     def of(self, family: Family) -> FamilyIntent | None:
         """Give one family's part; None when it is off."""

@@ -7,8 +7,12 @@ Invariant: an option that does nothing is not a field.
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
+from podgate.features.masquerade.ports import NotPorts, Ports, read_ports
 from podgate.model.frozen import Frozen
 from podgate.model.options import Option
+
+_DECIDING: Final = ("run", "render", "plan", "explain", "check")
+"""The verbs that look at the inputs: all but clean."""
 
 DEFAULT_CONFIG: Final = "/etc/config/ip-masq-agent"
 """Where ip-masq-agent's manifests mount the ConfigMap."""
@@ -23,12 +27,21 @@ class Settings(Frozen, frozen=True):
             f"configuration: a file, or a directory whose ip-masq* files are merged; without it {DEFAULT_CONFIG}, "
             "else the ConfigMap kube-system/ip-masq-agent of the source",
             metavar="PATH",
+            verbs=_DECIDING,
         ),
     ] = None
     backend: Annotated[Literal["nftables"], Option("what the rules are written to")] = "nftables"
-    source: Annotated[str | None, Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE")] = None
+    source: Annotated[
+        str | None,
+        Option(
+            "read Kubernetes objects from this folder or file; without it $PODGATE_SOURCE, else none",
+            metavar="DIR|FILE",
+            verbs=_DECIDING,
+        ),
+    ] = None
     node_name: Annotated[
-        str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
+        str | None,
+        Option("this node's name; without it $NODE_NAME, else the host name", metavar="N", verbs=_DECIDING),
     ] = None
     metrics_addr: Annotated[
         str, Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT", verbs=("run",))
@@ -50,11 +63,38 @@ class Settings(Frozen, frozen=True):
         Option("where the last good configuration is kept for the next start", metavar="DIR", verbs=("run", "clean")),
     ] = "/var/lib/podgate/masquerade"
     nomasq_all_reserved_ranges: Annotated[
-        bool, Option("widen the built-in default list from the 3 private ranges to all 11 reserved ranges")
+        bool,
+        Option("widen the built-in default list from the 3 private ranges to all 11 reserved ranges", verbs=_DECIDING),
     ] = False
     random_fully: Annotated[
-        bool, Option("choose source ports at random, which avoids dropped packets when flows race for a port")
+        bool,
+        Option(
+            "choose source ports at random, which avoids dropped packets when flows race for a port",
+            verbs=("run", "render", "plan"),
+        ),
     ] = True
+    to_ports: Annotated[
+        str,
+        Option(
+            "source ports of translated TCP, UDP and SCTP connections, as 1024-29999,32768-65535; empty for any",
+            metavar="RANGES",
+            verbs=_DECIDING,
+        ),
+    ] = ""
+    enable_ipv6: Annotated[
+        bool,
+        Option(
+            "masquerade IPv6 too; the cluster's ranges, fc00::/7 and fe80::/10 keep the Pod's address", verbs=_DECIDING
+        ),
+    ] = False
+
+    @property
+    def ports(self) -> Ports:
+        """The ranges of ``to_ports``; none of a text that ``mistakes`` complains about."""
+        try:
+            return read_ports(self.to_ports)
+        except NotPorts:
+            return ()
 
     @property
     def config_path(self) -> str:
@@ -69,6 +109,10 @@ class Settings(Frozen, frozen=True):
         for flag, path in (("--config", self.config), ("--source", self.source), ("--node-name", self.node_name)):
             if path == "":
                 yield f"{flag} is empty: give a value, or leave the flag out"
+        try:
+            read_ports(self.to_ports)
+        except NotPorts as error:
+            yield f'--to-ports "{self.to_ports}": {error}'
         if not self.state_dir:
             yield "--state-dir is empty: give a folder"
 
