@@ -57,7 +57,7 @@ def container(running: TestLab, name: str, index: int = 0) -> dict[str, Any]:
     return found
 
 
-# --- volumes --------------------------------------------------------------------------------------------------------
+# --- volumes ---
 
 
 def test_a_config_map_is_files_that_change_with_it(running: TestLab) -> None:
@@ -178,7 +178,7 @@ def test_sub_paths_and_mounts_inside_the_machines_folders(running: TestLab) -> N
     assert running.shell("sub", "cat /usr/share/podgate-test/one /opt/sub") == "12"
 
 
-# --- environment ------------------------------------------------------------------------------------------------------
+# --- environment ---
 
 
 def test_the_environment_comes_from_the_manifest(running: TestLab) -> None:
@@ -221,7 +221,7 @@ def test_a_pod_sees_the_labs_objects_and_cannot_change_them(running: TestLab) ->
     assert running.run("exec", "agent", "--", "touch", "/run/podgate-lab/objects/x", check=False).returncode == 1
 
 
-# --- rights -----------------------------------------------------------------------------------------------------------
+# --- rights ---
 
 
 def capabilities(running: TestLab, name: str, index: int = 0) -> set[int]:
@@ -274,7 +274,7 @@ def test_a_container_that_must_not_be_root_is_refused(running: TestLab) -> None:
     running.run("delete", "pod/root")
 
 
-# --- life -------------------------------------------------------------------------------------------------------------
+# --- life ---
 
 
 def test_init_containers_run_first_and_sidecars_stay(running: TestLab) -> None:

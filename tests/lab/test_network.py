@@ -109,7 +109,7 @@ def test_names_and_link_layer_addresses_are_valid_and_stable() -> None:
     assert len(mac_of("x")) == 17
 
 
-# --- plans ----------------------------------------------------------------------------------------------------------
+# --- plans ---
 
 
 def test_nothing_to_do_is_falsy() -> None:
@@ -177,7 +177,7 @@ def test_a_plan_names_only_namespaces_that_are_there_at_its_time(one: Topology, 
     assert ends <= set(want.namespaces)
 
 
-# --- in the kernel ----------------------------------------------------------------------------------------------------
+# --- in the kernel ---
 
 
 def test_a_refused_line_is_shown_with_its_text() -> None:
