@@ -1,0 +1,202 @@
+"""IptablesTarget: what is ours in the table nat of one family, by one of the two iptables programs.
+
+Here: reading back, applying a plan, noticing what others change. Not here: what the chains should hold; the language of
+iptables-restore (render.py); how it is run (program.py).
+Invariant: a plan is one transaction, so the kernel holds either the state before or the state after, never a part; a
+table that nobody uses is not even listed, since listing an old table makes it.
+"""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from podgate.joints import ApplyError, Drifted, Key, Signal
+from podgate.linux.iptables import legacy_tables
+from podgate.linux.namespaces import inside_network
+from podgate.linux.netlink import Connection, Listener, NetlinkError, NotificationsLostError
+from podgate.linux.nftables import (
+    FAMILIES,
+    NETLINK_NETFILTER,
+    NOTIFICATIONS,
+    Event,
+    generation,
+    table_is_dormant,
+)
+from podgate.linux.nftables_drift import Drift
+from podgate.model.machine import Family
+from podgate.targets.iptables.diff import Plan, diff
+from podgate.targets.iptables.listing import ListingError, read_listing
+from podgate.targets.iptables.program import LOCK_SECONDS, Iptables
+from podgate.targets.iptables.render import transaction
+from podgate.targets.iptables.state import BUILT_IN, Binary, State, program
+
+_TABLE: Final = "nat"
+_NO_NF_TABLES: Final = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+class IptablesTarget:
+    """The table nat of one family and program, in one network namespace.
+
+    Args:
+        family: ``ip`` or ``ip6``.
+        binary: ``nft`` for iptables-nft, ``legacy`` for iptables-legacy.
+        owners: how the comments begin by which rules are ours, or of the program that we replace.
+        namespace: an open network namespace to work in; None for this process's own.
+        lock_seconds: how long iptables waits for its lock before the apply fails.
+        buffer_bytes: kernel memory for notifications that wait to be read; when it is full, all is read again.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        binary: Binary,
+        owners: tuple[str, ...],
+        *,
+        namespace: int | None = None,
+        lock_seconds: int = LOCK_SECONDS,
+        buffer_bytes: int = 4 << 20,
+    ) -> None:
+        self.family: Family = family
+        self.binary: Binary = binary
+        self._owners = owners
+        self._namespace = namespace
+        self._buffer_bytes = buffer_bytes
+        self._iptables = Iptables(family, binary, namespace, lock_seconds)
+        self._connection: Connection | None = None
+        self._written: frozenset[str] = frozenset()
+        self._watched: frozenset[str] = frozenset(BUILT_IN)
+        self._drift = Drift(int(FAMILIES[family]), _TABLE, self._concerns)
+        self._seen: int | None = None
+
+    def close(self) -> None:
+        """Close the socket; the next call opens another."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    async def read(self) -> State:
+        """Read the table back, other programs' chains as text only.
+
+        Raises:
+            ApplyError: iptables failed or is missing while the table is in use, or cannot show what the table holds.
+        """
+        before = self._generation()
+        if not self._is_in_use():
+            state = State(self.family, self.binary)
+        else:
+            try:
+                state = read_listing(await self._iptables.save(), self.family, self.binary, self._owners)
+            except ListingError as problem:
+                raise ApplyError(f"{program(self.family, self.binary)}: {problem}", "TableUnreadable") from problem
+        self._seen = before
+        self._watched |= {chain.name for chain in state.chains}
+        return msgspec.structs.replace(state, recorded=self._written)
+
+    def diff(self, have: State, want: State) -> Plan:
+        """Give the plan from one state to another."""
+        return diff(have, want)
+
+    async def apply(self, plan: Plan) -> Mapping[Key, str]:
+        """Do it in one transaction. The kernel takes all or nothing, so no single key is ever refused.
+
+        Raises:
+            ApplyError: nothing was changed: a chain is not ours (reason ``ForeignChain``), another program holds the
+                lock (``LockHeld``), or a line was refused.
+        """
+        if plan.refusal:
+            raise ApplyError(plan.refusal, "ForeignChain")
+        if plan:
+            before = self._generation()
+            await self._restore(transaction(plan))
+            if self._seen == before:
+                self._seen = self._generation()
+        self._written = frozenset(chain.name for chain in plan.want.chains)
+        self._watched |= self._written
+        return {}
+
+    async def _restore(self, text: str) -> None:
+        if self.binary == "legacy":
+            await self._iptables.restore(text)
+            return
+        first = self._generation() or 0
+        runs = []
+        try:
+            await self._iptables.restore(text, lambda pid: runs.append(self._drift.run_started(pid, first)))
+        finally:
+            for run in runs:
+                run.last = self._generation() or 0
+
+    async def signals(self) -> AsyncIterator[Signal]:
+        """Tell when others change our chains or the built-in ones; other programs' own chains do not matter.
+
+        The kernel tells nobody of changes by iptables-legacy: they are found by reading again (``Step.resync``).
+        """
+        if self.binary == "legacy":
+            await asyncio.Event().wait()
+        with self._inside(), _mapped(f"watching table nat of {program(self.family, self.binary)}"):
+            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,), self._buffer_bytes)
+        with listener:
+            if self._seen is not None and self._generation() != self._seen:
+                yield Drifted("the ruleset changed before it was watched")
+            while True:
+                try:
+                    what = self._drift.foreign(await listener.receive())
+                except NotificationsLostError:
+                    self._drift.lost()
+                    what = "notifications were lost"
+                if what:
+                    yield Drifted(what)
+
+    def _concerns(self, event: Event) -> bool:
+        return event.noun not in ("rule", "chain") or event.name in self._watched
+
+    def _is_in_use(self) -> bool:
+        """Whether anybody has made the table; asking for it with iptables-legacy would make it."""
+        if self.binary == "legacy":
+            with self._inside():
+                return _TABLE in legacy_tables(self.family)
+        with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
+            try:
+                return table_is_dormant(self._connected(), int(FAMILIES[self.family]), _TABLE) is not None
+            except NetlinkError as problem:
+                if problem.errno in _NO_NF_TABLES:
+                    return False
+                raise
+
+    def _generation(self) -> int | None:
+        """Give the number of the last transaction of nf_tables; None where it cannot be had or does not count."""
+        if self.binary == "legacy":
+            return None
+        with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
+            try:
+                return generation(self._connected())
+            except NetlinkError as problem:
+                if problem.errno in _NO_NF_TABLES:
+                    return None
+                raise
+
+    def _inside(self) -> contextlib.AbstractContextManager[None]:
+        return inside_network(self._namespace) if self._namespace is not None else contextlib.nullcontext()
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            with self._inside():
+                self._connection = Connection(NETLINK_NETFILTER)
+        return self._connection
+
+
+@contextlib.contextmanager
+def _mapped(what: str) -> Iterator[None]:
+    """Turn what the kernel says into an ApplyError with a reason and a hint."""
+    try:
+        yield
+    except OSError as problem:
+        code = errno.errorcode.get(problem.errno or 0, str(problem.errno))
+        if problem.errno in (errno.EPERM, errno.EACCES):
+            message = f"{what} is not permitted ({code}): podgate needs CAP_NET_ADMIN"
+            raise ApplyError(message, "NotPermitted") from problem
+        raise ApplyError(f"{what} failed ({code}: {problem.strerror})", "KernelRefused") from problem

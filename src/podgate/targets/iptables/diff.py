@@ -1,0 +1,207 @@
+"""diff: what takes the table nat from the state it has to the state it should have.
+
+Here: the plan, as data, and how it shows itself to people; what is refused before anything is touched. Not here: the
+text of iptables-restore (render.py), doing it (apply.py).
+Invariant: what did not change is not in the plan, so it keeps its counters; nothing that is not ours by comment or by
+our record is ever changed; a plan is one transaction.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from difflib import SequenceMatcher
+from typing import Final
+
+from podgate.model.frozen import Frozen
+from podgate.model.packet import Jump
+from podgate.targets.iptables.state import Chain, Form, Placed, Rule, State, chain_name_mistake
+from podgate.targets.iptables.words import rule_words
+
+_TARGET: Final = re.compile(r"(?:^| )-[jg] (\S+)")
+_SHOWN_RULES: Final = 40
+
+
+class Plan(Frozen, frozen=True):
+    """One transaction on the table nat of one program, in the order of the fields from ``filled`` on.
+
+    Attributes:
+        have: the state that it starts from.
+        want: the state that it leads to.
+        refusal: why nothing may be touched; then the other fields are empty.
+        notes: what is left alone and should be known, one line each.
+        filled: chains that come, or are emptied and get all their rules.
+        added: rules that come at the end of built-in chains.
+        removed: rules of ours or of the old program that go from built-in chains.
+        emptied: chains of ours that lose their rules and stay, since others jump to them.
+        dropped: chains of ours that go.
+    """
+
+    have: State
+    want: State
+    refusal: str = ""
+    notes: tuple[str, ...] = ()
+    filled: tuple[Chain, ...] = ()
+    added: tuple[Placed, ...] = ()
+    removed: tuple[Placed, ...] = ()
+    emptied: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.refusal or self.filled or self.added or self.removed or self.emptied or self.dropped)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def touches(self) -> Collection[str]:
+        """Give no keys: iptables refuses a transaction as a whole."""
+        return ()
+
+
+def diff(have: State, want: State) -> Plan:
+    """Give the plan from one state to another; falsy when they are equal.
+
+    Raises:
+        ValueError: the states are of different families or programs.
+    """
+    if (have.family, have.binary) != (want.family, want.binary):
+        raise ValueError(f"the table of {have.program} cannot become the table of {want.program}")
+    refusal = next((reason for chain in want.chains if (reason := _refusal(have, want, chain.name))), "")
+    if refusal:
+        return Plan(have, want, refusal)
+    added, removed = _placed(have, want)
+    wanted = {chain.name for chain in want.chains}
+    owned = {chain.name: chain for chain in have.chains}
+    recorded = have.recorded | want.recorded
+    taken = {name: rules for name, rules in have.others.items() if name in recorded}
+    gone = [name for name in (*owned, *taken) if name not in wanted]
+    held = {name: by for name in gone if (by := _held_by(name, have, removed, gone))}
+    full = {name for name in gone if taken.get(name) or (name in owned and owned[name].rules)}
+    return Plan(
+        have,
+        want,
+        notes=tuple(_notes(have, wanted, held)),
+        filled=tuple(chain for chain in want.chains if not _is_same(owned.get(chain.name), chain)),
+        added=added,
+        removed=removed,
+        emptied=tuple(name for name in gone if name in held and name in full),
+        dropped=tuple(name for name in gone if name not in held),
+    )
+
+
+def _refusal(have: State, want: State, name: str) -> str:
+    mistake = chain_name_mistake(name)
+    if mistake:
+        return mistake
+    rules = have.others.get(name, ())
+    if not rules or name in have.recorded | want.recorded:
+        return ""
+    return (
+        f"chain {name} of table nat ({have.program}) holds rules that are not ours, so it is not touched; the first "
+        f"is `{rules[0]}`: choose another name for the chain, or remove this one"
+    )
+
+
+def _is_same(have: Chain | None, want: Chain) -> bool:
+    if have is None:
+        return False
+    return have.rules == want.rules or _forms(have.rules) == _forms(want.rules)
+
+
+def _forms(rules: Iterable[Rule]) -> list[Form]:
+    return [rule.form for rule in rules]
+
+
+def _placed(have: State, want: State) -> tuple[tuple[Placed, ...], tuple[Placed, ...]]:
+    """Give the rules of built-in chains that come and those that go. Of several equal ones the last stays."""
+    missing = Counter((placed.chain, placed.rule.form) for placed in want.placed)
+    surplus = Counter((placed.chain, placed.rule.form) for placed in have.placed)
+    surplus.subtract(missing)
+    added, removed = [], []
+    for placed in have.placed:
+        key = placed.chain, placed.rule.form
+        if surplus[key] > 0 and (placed.is_ours or key in missing):
+            surplus[key] -= 1
+            removed.append(placed)
+    there = Counter((placed.chain, placed.rule.form) for placed in have.placed)
+    for placed in want.placed:
+        key = placed.chain, placed.rule.form
+        if there[key] > 0:
+            there[key] -= 1
+        else:
+            added.append(placed)
+    return tuple(added), tuple(removed)
+
+
+def _held_by(name: str, have: State, removed: Collection[Placed], gone: Collection[str]) -> str:
+    """Name a chain whose rules jump to this one and stay; empty when there is none."""
+    for placed in have.placed:
+        if _goes_to(placed.rule, name) and placed not in removed:
+            return placed.chain
+    for other, rules in have.others.items():
+        if other not in gone and any(found[1] == name for text in rules for found in _TARGET.finditer(text)):
+            return other
+    return ""
+
+
+def _goes_to(rule: Rule, name: str) -> bool:
+    return isinstance(rule.target, Jump) and rule.target.chain == name
+
+
+def _notes(have: State, wanted: Collection[str], held: dict[str, str]) -> Iterator[str]:
+    for name, by in held.items():
+        yield f"chain {name} stays, empty: a rule of chain {by} that is not ours jumps to it"
+    for placed in have.placed:
+        if not placed.is_ours and isinstance(placed.rule.target, Jump) and placed.rule.target.chain in wanted:
+            yield f"chain {placed.chain} holds a rule that is not ours and jumps to our chain: {placed.rule.listed}"
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    want = plan.want
+    if plan.refusal:
+        yield f"! table nat ({want.program}): {plan.refusal}"
+        return
+    if not plan:
+        yield f"table nat ({want.program}): no change"
+    else:
+        yield f"~ table nat ({want.program})"
+    old = {chain.name: chain.rules for chain in plan.have.chains}
+    for chain in plan.filled:
+        if chain.name in plan.have.others:
+            yield f"  ~ chain {chain.name} (its {len(plan.have.others[chain.name])} rules go)"
+        else:
+            yield f"  {'~' if chain.name in old else '+'} chain {chain.name}"
+        yield from _rule_lines(old.get(chain.name, ()), chain.rules)
+    yield from (f"  + {placed.chain}: {_shown(placed.rule)}" for placed in plan.added)
+    yield from (f"  - {placed.chain}: {_shown(placed.rule)}{_again(placed, plan)}" for placed in plan.removed)
+    yield from (f"  - chain {name} ({_count(plan, name)}), which stays empty" for name in plan.emptied)
+    yield from (f"  - chain {name} ({_count(plan, name)})" for name in plan.dropped)
+    yield from (f"  ! {note}" for note in plan.notes)
+
+
+def _again(placed: Placed, plan: Plan) -> str:
+    wanted = {(each.chain, each.rule.form) for each in plan.want.placed}
+    return " (it is there more than once)" if (placed.chain, placed.rule.form) in wanted else ""
+
+
+def _count(plan: Plan, name: str) -> str:
+    rules = next((chain.rules for chain in plan.have.chains if chain.name == name), None)
+    count = len(plan.have.others.get(name, ()) if rules is None else rules)
+    return f"{count} rule{'' if count == 1 else 's'}"
+
+
+def _rule_lines(old: tuple[Rule, ...], new: tuple[Rule, ...]) -> Iterator[str]:
+    matcher = SequenceMatcher(None, _forms(old), _forms(new), autojunk=False)
+    lines = []
+    for kind, first, last, new_first, new_last in matcher.get_opcodes():
+        if kind != "equal":
+            lines += [f"    - {_shown(rule)}" for rule in old[first:last]]
+            lines += [f"    + {_shown(rule)}" for rule in new[new_first:new_last]]
+    yield from lines[:_SHOWN_RULES]
+    if len(lines) > _SHOWN_RULES:
+        yield f"    and {len(lines) - _SHOWN_RULES} more changes"
+
+
+def _shown(rule: Rule) -> str:
+    """Show a rule for people: its comment last."""
+    words = rule_words(Rule(rule.target, rule.matches))
+    return f"{words}  # {rule.comment or 'a rule that is not ours'}"

@@ -1,0 +1,94 @@
+"""listing: the table nat as a state, from what iptables-save shows. Pure.
+
+Here: the lines of a listing, and which chains are ours by their comments. Not here: one rule's words (grammar.py),
+running the program (apply.py).
+Invariant: a chain is ours only if each of its rules carries a comment of ours; of all other chains the rules are kept
+as text, since a node may hold 40,000 rules of other programs.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from podgate.model.machine import Family
+from podgate.targets.iptables.grammar import GrammarError, read_rule
+from podgate.targets.iptables.state import BUILT_IN, Binary, Chain, Placed, State
+
+_COMMENT: Final = re.compile(r'--comment (?:"(?:\\")?)?(?=(.*))')
+_INCOMPATIBLE: Final = re.compile(r"^# Table `(\S+)' is incompatible", re.MULTILINE)
+
+
+class ListingError(ValueError):
+    """A listing that cannot be read; the message names the line and says what to do."""
+
+
+def is_owned(comment: str, owners: Iterable[str]) -> bool:
+    """Say whether a comment begins as ours do; ip-masq-agent 2.10.0 to 2.12.1 wrote it with quotes inside."""
+    return comment.removeprefix('"').startswith(tuple(owners))
+
+
+def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, ...]) -> State:
+    """Read what ``iptables-save -t nat`` shows.
+
+    Args:
+        text: the listing; an empty one is a table that does not exist.
+        family: of the program that made it.
+        binary: which program made it.
+        owners: how comments begin that say that a rule is ours, or the old program's.
+
+    Raises:
+        ListingError: the table holds what iptables cannot show, or a line is not of a listing.
+    """
+    if _INCOMPATIBLE.search(text):
+        raise ListingError(
+            "the table nat holds rules that iptables cannot show, made by another program with nft: see "
+            "`nft list table ip nat`, and move them to a table of their own"
+        )
+    chains = _lines(text)
+    placed: list[Placed] = []
+    ours: list[Chain] = []
+    others: dict[str, tuple[str, ...]] = {}
+    for name, rules in chains.items():
+        try:
+            if name in BUILT_IN:
+                placed += [_placed(name, words, family, owners) for words in rules]
+            elif rules and all(_has_owner(words, owners) for words in rules):
+                ours.append(Chain(name, tuple(read_rule(words, family) for words in rules)))
+            else:
+                others[name] = tuple(rules)
+        except GrammarError as problem:
+            raise ListingError(f"chain {name}: {problem}") from problem
+    return State(family, binary, tuple(ours), tuple(placed), others=others)
+
+
+def _placed(chain: str, words: str, family: Family, owners: tuple[str, ...]) -> Placed:
+    rule = read_rule(words, family)
+    return Placed(chain, rule, is_owned(rule.comment, owners))
+
+
+def _lines(text: str) -> dict[str, list[str]]:
+    """Give the rules of each chain of table nat, as text."""
+    chains: dict[str, list[str]] = {}
+    in_nat = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("*"):
+            in_nat = line == "*nat"
+        elif line == "COMMIT":
+            in_nat = False
+        elif not in_nat:
+            continue
+        elif line.startswith(":"):
+            chains.setdefault(line[1:].split(" ", 1)[0], [])
+        else:
+            words = line.split(" ", 2)
+            if words[0] != "-A" or len(words) < 2 or words[1] not in chains:
+                raise ListingError(f"line {number} is not of iptables-save: {line}")
+            chains[words[1]].append(words[2] if len(words) == 3 else "")
+    return chains
+
+
+def _has_owner(words: str, owners: tuple[str, ...]) -> bool:
+    found = _COMMENT.search(words)
+    return found is not None and found[1].startswith(owners)

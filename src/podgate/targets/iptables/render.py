@@ -1,0 +1,78 @@
+"""render: states and plans as text that ``iptables-restore --noflush`` takes in one transaction.
+
+Here: the language of iptables-restore. Not here: one rule's words (words.py), what changes and how a plan shows itself
+(diff.py).
+Invariant: equal states give equal text; a transaction holds whole chains, so no packet ever meets a part of one.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from podgate.targets.iptables.diff import Plan
+from podgate.targets.iptables.state import Placed, State
+from podgate.targets.iptables.words import rule_words
+
+
+def _placed_words(placed: Placed) -> str:
+    return f"{placed.chain} {rule_words(placed.rule)}"
+
+
+def chain_text(state: State) -> str:
+    """Give the text that fills the chains anew, the rules in built-in chains left out: what ip-masq-agent restores."""
+    return _transaction(
+        (
+            *(f":{chain.name} - [0:0]" for chain in state.chains),
+            *(f"-A {chain.name} {rule_words(rule)}" for chain in state.chains for rule in chain.rules),
+        )
+    )
+
+
+def render(state: State) -> str:
+    """Give the text that makes the state in a table where it is not yet, empty when nothing of it should be there."""
+    lines = [f":{chain.name} - [0:0]" for chain in state.chains]
+    lines += [f"-A {chain.name} {rule_words(rule)}" for chain in state.chains for rule in chain.rules]
+    lines += [f"-A {_placed_words(placed)}" for placed in state.placed if placed.is_ours]
+    return _transaction(lines)
+
+
+def transaction(plan: Plan) -> str:
+    """Give the text that does what the plan says, empty when there is nothing to do.
+
+    One transaction, so that no packet meets a part of it. Ours comes first all the same, for people who read it.
+    """
+    gone = (*plan.emptied, *plan.dropped)
+    return _transaction(
+        (
+            *(f":{chain.name} - [0:0]" for chain in plan.filled),
+            *(f"-A {chain.name} {rule_words(rule)}" for chain in plan.filled for rule in chain.rules),
+            *(f"-A {_placed_words(placed)}" for placed in plan.added),
+            *(f"-D {_placed_words(placed)}" for placed in plan.removed),
+            *(f"-F {name}" for name in gone),
+            *(f"-X {name}" for name in plan.dropped),
+        )
+    )
+
+
+def _transaction(lines: Iterable[str]) -> str:
+    body = list(lines)
+    return "\n".join(("*nat", *body, "COMMIT")) + "\n" if body else ""
+
+
+def state_json(state: State) -> dict[str, Any]:
+    """Give the state as values for programs."""
+    return {
+        "family": state.family,
+        "program": state.program,
+        "chains": [
+            {
+                "name": chain.name,
+                "rules": [{"rule": rule_words(rule), "comment": rule.comment} for rule in chain.rules],
+            }
+            for chain in state.chains
+        ],
+        "built_in": [
+            {"chain": placed.chain, "rule": rule_words(placed.rule), "comment": placed.rule.comment}
+            for placed in state.placed
+            if placed.is_ours
+        ],
+    }

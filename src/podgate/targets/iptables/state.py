@@ -1,0 +1,239 @@
+"""State: what is ours in the table ``nat`` of one family, as one of the two iptables programs sees it.
+
+Here: rules, chains, rules in built-in chains, and which names a chain may have. Not here: text (render.py, words.py,
+grammar.py), differences (diff.py), I/O.
+Invariant: two rules are equal if their forms are, however they were written: order of words, quotes, implied modules
+and rounded probabilities do not count.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from podgate.model.frozen import Frozen
+from podgate.model.machine import Family
+from podgate.model.packet import (
+    Accept,
+    AddressIn,
+    AddressTypeIn,
+    Chance,
+    Dnat,
+    Drop,
+    InterfaceIn,
+    Jump,
+    Masquerade,
+    PortIn,
+    ProtocolIn,
+    Return,
+    Snat,
+)
+
+Binary = Literal["nft", "legacy"]
+"""Which of the two programs: ``iptables-nft`` writes nf_tables, ``iptables-legacy`` the old tables of the kernel."""
+
+BUILT_IN: Final = ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING")
+"""The built-in chains of table nat; INPUT is there since Linux 2.6.36."""
+
+CHAIN_NAME_BYTES: Final = 28
+"""The longest name of a chain (XT_EXTENSION_MAXNAMELEN, one byte is the closing zero)."""
+
+COMMENT_BYTES: Final = 255
+"""The longest comment (XT_MAX_COMMENT_LEN, one byte is the closing zero)."""
+
+STANDARD_TARGETS: Final = ("ACCEPT", "DROP", "QUEUE", "RETURN")
+EXTENSION_TARGETS: Final = frozenset(
+    (
+        *(
+            "AUDIT",
+            "CHECKSUM",
+            "CLASSIFY",
+            "CONNMARK",
+            "CONNSECMARK",
+            "CT",
+            "DNAT",
+            "DNPT",
+            "DSCP",
+            "ECN",
+            "HL",
+            "HMARK",
+        ),
+        *("IDLETIMER", "LED", "LOG", "MARK", "MASQUERADE", "NETMAP", "NFLOG", "NFQUEUE", "NOTRACK", "RATEEST"),
+        *("REDIRECT", "REJECT", "SECMARK", "SET", "SNAT", "SNPT", "SYNPROXY", "TCPMSS", "TCPOPTSTRIP", "TEE", "TOS"),
+        *("TPROXY", "TRACE", "TTL", "ULOG", "CLUSTERIP"),
+    )
+)
+"""Targets of the extensions of iptables 1.8: a chain of such a name could not be told from the target."""
+
+_CHANCE_PARTS: Final = 1 << 31
+_COMMENT_BREAKS: Final = re.compile(r"\s+")
+
+
+def program(family: Family, binary: Binary) -> str:
+    """Give the program's name: ``iptables-nft``, ``ip6tables-legacy``."""
+    return f"{'iptables' if family == 'ip' else 'ip6tables'}-{binary}"
+
+
+def comment_text(text: str) -> str:
+    """Give a comment as iptables takes it: one line, at most 255 bytes of UTF-8."""
+    return _COMMENT_BREAKS.sub(" ", text).strip().encode()[:COMMENT_BYTES].decode(errors="ignore")
+
+
+def chain_name_mistake(name: str) -> str:
+    """Say why a chain of our own cannot have this name, and what to do; empty when it can.
+
+    The rules are those of both programs together: what one of them takes and the other refuses is refused.
+    """
+    if not name:
+        return "the name of the chain is empty: give one of 1 to 28 characters, as IP-MASQ-AGENT"
+    if len(name.encode()) > CHAIN_NAME_BYTES:
+        return f'chain name "{name}" has {len(name.encode())} bytes, the kernel takes {CHAIN_NAME_BYTES}: shorten it'
+    if name in BUILT_IN:
+        return f"{name} is a built-in chain, which belongs to all programs: give a name of its own, as IP-MASQ-AGENT"
+    if name in STANDARD_TARGETS or name in EXTENSION_TARGETS:
+        return f"{name} is the name of an iptables target: give another one, as IP-MASQ-AGENT"
+    if name[0] in "-!":
+        return f'chain name "{name}" begins with {name[0]}, which iptables reads as an option: leave it away'
+    bad = sorted({character for character in name if not 0x20 < ord(character) < 0x7F or character in "\"'\\"})
+    if bad:
+        return f'chain name "{name}" holds {bad[0]!r}: use letters, digits, - and _'
+    return ""
+
+
+class OtherMatch(Frozen, frozen=True, tag=True):
+    """A match that podgate never writes, as its text: it can be compared and shown, nothing else."""
+
+    text: str
+
+
+class OtherTarget(Frozen, frozen=True, tag=True):
+    """A target that podgate never writes: its name and its options as text."""
+
+    name: str
+    options: str = ""
+
+
+Match = AddressIn | AddressTypeIn | ProtocolIn | InterfaceIn | PortIn | Chance | OtherMatch
+Target = Accept | Drop | Return | Jump | Masquerade | Snat | Dnat | OtherTarget
+Form = tuple[frozenset[Match], Target | None, str]
+
+
+class Rule(Frozen, frozen=True):
+    """One rule.
+
+    Attributes:
+        target: what happens to a packet that all matches hold for; None: only the next rule.
+        matches: in the order in which they are written. ``ranges`` of an address are one network or one range, a rule
+            has one protocol: that is all that iptables can say.
+        comment: why the rule is there, and whose it is.
+        listed: the words that iptables-save showed, in a rule that was read: deleting it needs their order.
+    """
+
+    target: Target | None
+    matches: tuple[Match, ...] = ()
+    comment: str = ""
+    listed: str = ""
+
+    @property
+    def kept(self) -> tuple[Match, ...]:
+        """The matches as the kernel keeps them: a chance rounded, one that always holds left out."""
+        kept = (_as_kept(match) if isinstance(match, Chance) else match for match in self.matches)
+        return tuple(match for match in kept if not _holds_always(match))
+
+    @property
+    def form(self) -> Form:
+        """What is compared."""
+        return frozenset(self.kept), self.target, self.comment
+
+
+def _as_kept(chance: Chance) -> Chance:
+    """Give a chance as the kernel keeps it: in parts of 2**31, which listings show with eleven digits."""
+    return Chance(int(chance.probability * _CHANCE_PARTS + 0.5) / _CHANCE_PARTS)
+
+
+def _holds_always(match: Match) -> bool:
+    """Whether a listing leaves the match out: ``-d 0.0.0.0/0``."""
+    if not isinstance(match, AddressIn) or match.negated:
+        return False
+    return match.ranges == ((0, (1 << (32 if match.version == 4 else 128)) - 1),)
+
+
+class Chain(Frozen, frozen=True):
+    """A chain of our own, with all its rules in order."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+
+
+class Placed(Frozen, frozen=True):
+    """A rule in a built-in chain.
+
+    Attributes:
+        chain: the built-in chain.
+        rule: the rule; podgate writes jumps only.
+        is_ours: whether its comment says that it is ours or the old program's.
+    """
+
+    chain: str
+    rule: Rule
+    is_ours: bool = True
+
+
+class State(Frozen, frozen=True):
+    """The table ``nat`` of one family and one program.
+
+    Attributes:
+        family: ``ip`` or ``ip6``.
+        binary: which program.
+        chains: ours, with all their rules.
+        placed: rules in built-in chains: in a wanted state ours, in one that was read all of them, in their order.
+        recorded: chains that are ours whatever they hold now: in a wanted state those that an earlier run recorded, in
+            one that was read those that this run wrote.
+        others: chains that are not ours by their comments, each with its rules as text; of a state that was read.
+    """
+
+    family: Family
+    binary: Binary
+    chains: tuple[Chain, ...] = ()
+    placed: tuple[Placed, ...] = ()
+    recorded: frozenset[str] = frozenset()
+    others: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def program(self) -> str:
+        """The program's name, for messages."""
+        return program(self.family, self.binary)
+
+
+__all__ = [
+    "BUILT_IN",
+    "CHAIN_NAME_BYTES",
+    "COMMENT_BYTES",
+    "EXTENSION_TARGETS",
+    "STANDARD_TARGETS",
+    "Accept",
+    "AddressIn",
+    "AddressTypeIn",
+    "Binary",
+    "Chain",
+    "Chance",
+    "Dnat",
+    "Drop",
+    "Form",
+    "InterfaceIn",
+    "Jump",
+    "Masquerade",
+    "Match",
+    "OtherMatch",
+    "OtherTarget",
+    "Placed",
+    "PortIn",
+    "ProtocolIn",
+    "Return",
+    "Rule",
+    "Snat",
+    "State",
+    "Target",
+    "chain_name_mistake",
+    "comment_text",
+    "program",
+]
