@@ -25,7 +25,7 @@ class Request(Frozen, frozen=True, gc=False):
         method: as written; methods are case-sensitive (RFC 9110 section 9.1).
         target: the raw request-target.
         headers: all header fields.
-        source: the client's address, as ``ipaddress`` writes it; an IPv4 client of an IPv6 socket as IPv4 (source.py).
+        source: the client's address, as ``ipaddress`` writes it; an IPv4 client of an IPv6 socket as IPv4 (clients.py).
         version: 10 or 11.
         content_length: bytes of the body; 0 without one.
     """

@@ -1,6 +1,7 @@
 """verdict: what becomes of one request, as a value that the server acts on. Pure.
 
-Here: the verdict, its reason codes, and the answer to a client that is refused. Not here: how it is reached (filter.py).
+Here: the verdict, its reason codes, and the answer to a client that is refused. Not here: how a verdict is reached
+(filter.py).
 Invariant: a verdict that forwards holds the whole target and all end-to-end headers to send; nothing is taken from the
 request beside it but the method and the body.
 """

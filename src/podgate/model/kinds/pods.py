@@ -19,10 +19,11 @@ class PodIP(ApiStruct, frozen=True, rename="camel", gc=False):
 
 
 class PodSpec(ApiStruct, frozen=True, rename="camel", gc=False):
-    """``nodeName`` is empty until the Pod is scheduled."""
+    """``nodeName`` is empty until the Pod is scheduled; an empty ``serviceAccountName`` means ``default``."""
 
     node_name: str = ""
     host_network: bool = False
+    service_account_name: str = ""
 
 
 class PodStatus(ApiStruct, frozen=True, rename="camel", gc=False):
