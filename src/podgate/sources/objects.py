@@ -6,12 +6,12 @@ Invariant: nothing raises on any text; what cannot be used is a Problem, on the 
 file, with the document's index in front of the field: ``[2].spec.podCIDR``.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from podgate.model.converting import invalid, without_nulls
 from podgate.model.documents import Parsed, parse, parse_json, parse_json_lines
 from podgate.model.fieldpath import Part, field_path
 from podgate.model.frozen import Frozen, ObjectRef, file_ref
@@ -21,9 +21,6 @@ from podgate.model.selectors import Selector, field_selector, label_selector, ma
 from podgate.model.snapshot import Kind, Watch
 
 _READERS: Final = {".json": parse_json, ".jsonl": parse_json_lines}
-_WHERE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
-_WORDS: Final = {"`str`": "text", "`int`": "a whole number", "`bool`": "true or false", "`object`": "a map",
-                 "`array`": "a list", "`float`": "a number"}  # fmt: skip
 
 
 class Place(Frozen, frozen=True):
@@ -170,19 +167,13 @@ def _read(path: str, place: Place, obj: Any, wanted: Wanted) -> tuple[ObjectRef,
     try:
         return ref, msgspec.convert(_completed(obj, ref), kind.decodes_to)
     except msgspec.ValidationError as error:
-        return _invalid(ref, str(error))
+        return invalid(ref, str(error))
 
 
 def _completed(obj: Mapping[str, Any], ref: ObjectRef) -> Any:
     """Do as an API server does: null is the same as absent, and a namespaced object is in some namespace."""
-    plain = _without_nulls(obj)
+    plain = without_nulls(obj)
     return {**plain, "metadata": {**plain["metadata"], "namespace": ref.namespace}}
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _misplaced(path: str, place: Place, parts: tuple[Part, ...], message: str) -> Problem:
@@ -195,18 +186,6 @@ def _twice(path: str, place: Place, ref: ObjectRef) -> Problem:
     return Problem(
         file_ref(path), "warning", "Duplicate", field, f"{ref} is in this file twice; the first one counts: remove one"
     )
-
-
-def _invalid(ref: ObjectRef, complaint: str) -> Problem:
-    """Put msgspec's complaint, ``Expected `str`, got `int` - at `$.spec.podCIDR```, into our form."""
-    found = _WHERE.fullmatch(complaint)
-    what, path = (found["what"], found["path"] or "$") if found else (complaint, "$")
-    for word, ours in _WORDS.items():
-        what = what.replace(word, ours)
-    # Keys of maps are shown as [...]: what is before them is as near as one gets.
-    field = path.removeprefix("$").removeprefix(".").split("[...]")[0]
-    message = f"{what[:1].lower()}{what[1:]}: correct it"
-    return Problem(ref, "error", "Invalid", field, message)
 
 
 def _text(obj: Any, key: str) -> str:
