@@ -15,8 +15,9 @@ from tests.support.asynchronous import in_loop
 from tests.support.poll import poll
 
 
-def child(script: str) -> Child:
-    return Child(os.posix_spawn("/bin/sh", ["sh", "-c", script], os.environ))
+def child(script: str, output: int = 1) -> Child:
+    actions = [(os.POSIX_SPAWN_DUP2, output, 1)]
+    return Child(os.posix_spawn("/bin/sh", ["sh", "-c", script], os.environ, file_actions=actions))
 
 
 @in_loop
@@ -42,9 +43,9 @@ async def test_a_cancelled_wait_leaves_the_child_to_others() -> None:
 
 @in_loop
 async def test_a_signals_end_is_128_and_its_number() -> None:
-    ended = child("sleep 1000")
-    ended.send(signal.SIGINT)
-    assert await ended.wait() == 128 + signal.SIGINT
+    ended = child("exec sleep 1000")
+    ended.send(signal.SIGTERM)
+    assert await ended.wait() == 128 + signal.SIGTERM
 
 
 @in_loop
@@ -58,8 +59,7 @@ async def test_a_child_that_was_reaped_gets_no_signal() -> None:
 @in_loop
 async def test_a_deaf_child_is_killed_after_its_grace() -> None:
     reader, writer = os.pipe()
-    words = ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.01; done"]
-    deaf = Child(os.posix_spawn("/bin/sh", words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)]))
+    deaf = child("trap '' TERM; echo deaf; while :; do sleep 0.01; done", writer)
     os.close(writer)
     await readable(reader)
     os.close(reader)

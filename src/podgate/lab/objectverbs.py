@@ -38,7 +38,7 @@ def _store(where: Places) -> Store:
     return Store(str(where.state))
 
 
-class _Shown:
+class Shown:
     """Progress, each line once."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class _Shown:
 
 
 def _await_ready(arguments: argparse.Namespace) -> int:
-    shown = _Shown()
+    shown = Shown()
     if client.wait(arguments.places, arguments.timeout, shown):
         return 0
     say(f"podgate lab: not ready after {arguments.timeout:g} s:")
