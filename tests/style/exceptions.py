@@ -20,5 +20,9 @@ CATCH_ALL: Final[dict[str, str]] = {
 UNTESTED: Final[dict[str, str]] = {
     "src/podgate/model/files.py": "values only; read and watched in tests/sources",
     "src/podgate/model/snapshot.py": "values only; filled in tests/sources",
+    "src/podgate/lab/daemon.py": "every request, asked of a lab that runs: tests/lab/test_lab*.py",
+    "src/podgate/lab/init.py": "process 1 of a lab: started, killed and orphaned in tests/lab/test_lab.py",
+    "src/podgate/lab/terminal.py": "needs a command on the other side: tests/lab/test_lab.py",
+    "src/podgate/lab/workload.py": "the life of real containers: tests/lab/test_lab_containers.py",
 }
 """Source files without a test file of their own name."""
