@@ -1,0 +1,33 @@
+"""diff: whether a cell's reference has to be swapped.
+
+Here: the plan. Not here: doing it (apply.py).
+Invariant: equal values are no plan, so what a server remembers about a value outlives a compile that changed nothing.
+"""
+
+from collections.abc import Collection
+
+from podgate.model.frozen import Frozen
+from podgate.targets.cell.render import listing
+from podgate.targets.cell.state import State
+
+
+class Plan(Frozen, frozen=True):
+    """From one value to another."""
+
+    have: State
+    want: State
+
+    def __bool__(self) -> bool:
+        return self.have.value is not self.want.value and self.have.value != self.want.value
+
+    def __str__(self) -> str:
+        return f"{listing(self.have)} -> {listing(self.want)}" if self else ""
+
+    def touches(self) -> Collection[object]:
+        """Give no key: a cell takes any value."""
+        return ()
+
+
+def diff(have: State, want: State) -> Plan:
+    """Give the plan."""
+    return Plan(have, want)

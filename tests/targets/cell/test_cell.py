@@ -1,0 +1,74 @@
+"""The cell: swapped in one step, and never for an equal value."""
+
+import asyncio
+
+import pytest
+
+from podgate.model.frozen import Frozen
+from podgate.targets.cell.apply import Cell, CellTarget
+from podgate.targets.cell.diff import diff
+from podgate.targets.cell.fake import FakeCell
+from podgate.targets.cell.render import listing
+from podgate.targets.cell.state import State
+
+
+class Policy(Frozen, frozen=True):
+    rules: tuple[str, ...] = ()
+
+
+ONE = State(Policy(("a",)), "1 rule")
+TWO = State(Policy(("a", "b")), "2 rules")
+
+
+def test_a_reader_keeps_the_value_that_it_took() -> None:
+    cell = Cell()
+
+    async def swaps() -> object:
+        target = CellTarget(cell)
+        await target.apply(target.diff(await target.read(), ONE))
+        taken = cell.value
+        await target.apply(target.diff(await target.read(), TWO))
+        assert await target.read() == TWO
+        return taken
+
+    assert asyncio.run(swaps()) is ONE.value
+    assert cell.value is TWO.value
+
+
+def test_an_equal_value_is_no_plan_and_the_held_one_stays_the_same_object() -> None:
+    plan = diff(ONE, State(Policy(("a",)), "said otherwise"))
+    assert not plan
+    assert str(plan) == ""
+
+
+def test_a_plan_shows_both_sides_and_never_the_value() -> None:
+    assert str(diff(State(), ONE)) == "empty -> 1 rule"
+    assert str(diff(ONE, TWO)) == "1 rule -> 2 rules"
+    assert listing(State(Policy(("secret",)))) == "a value without a description"
+    assert list(diff(ONE, TWO).touches()) == []
+
+
+def test_the_target_gives_no_signal() -> None:
+    async def first(target: CellTarget | FakeCell) -> None:
+        async with asyncio.timeout(0.01):
+            async for _ in target.signals():
+                raise AssertionError
+
+    for target in (CellTarget(Cell()), FakeCell()):
+        with pytest.raises(TimeoutError):
+            asyncio.run(first(target))
+
+
+def test_the_fake_remembers_and_refuses_what_can_change() -> None:
+    fake = FakeCell()
+
+    async def swaps() -> None:
+        await fake.apply(fake.diff(await fake.read(), ONE))
+        await fake.apply(fake.diff(await fake.read(), TWO))
+        with pytest.raises(TypeError, match="not a list"):
+            await fake.apply(fake.diff(TWO, State([1])))
+        with pytest.raises(TypeError, match="does not hold"):
+            await fake.apply(fake.diff(ONE, State()))
+
+    asyncio.run(swaps())
+    assert fake.history == [State(), ONE, TWO]
