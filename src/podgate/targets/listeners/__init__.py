@@ -1,0 +1,1 @@
+"""The target listeners: the sockets on which this process accepts connections."""

@@ -1,0 +1,122 @@
+"""apply: the target that opens and closes listening sockets.
+
+Here: sockets, and why one cannot be had. Not here: the protocols, which are handed in by name; finding a port's holder
+(holders.py).
+Invariant: what is open is what ``read`` gives; when the signals are cancelled, nothing is open any more.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from podgate.joints import Key, Signal
+from podgate.targets.listeners.diff import Plan, diff
+from podgate.targets.listeners.holders import holders_of
+from podgate.targets.listeners.state import Endpoint, State
+
+BACKLOG: Final = 1024
+"""Connections that the kernel keeps until they are accepted, unless net.core.somaxconn is less."""
+
+SOCKET_BUFFER: Final = 16 * 1024
+"""Bytes that the kernel buffers per connection and direction (it doubles the figure): crowds of slow clients are
+charged to the memory limit of the container."""
+
+Factory = Callable[[], asyncio.BaseProtocol]
+Life = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class ListenersTarget:
+    """Listens in this process.
+
+    Args:
+        protocols: what is served, by the name in ``Endpoint.serves``.
+        life: entered while the target runs; left after the last socket has closed, to let connections end in peace.
+    """
+
+    def __init__(self, protocols: Mapping[str, Factory], life: Life = contextlib.nullcontext) -> None:
+        self._protocols = protocols
+        self._life = life
+        self._open: dict[Endpoint, asyncio.Server] = {}
+
+    async def read(self) -> State:
+        """Give what is open."""
+        return State(frozenset(self._open))
+
+    def diff(self, have: State, want: State) -> Plan:
+        """Give the plan."""
+        return diff(have, want)
+
+    async def apply(self, plan: Plan) -> Mapping[Key, str]:
+        """Close, then open; an endpoint that cannot be opened is refused with the reason."""
+        for endpoint in plan.closed:
+            if endpoint in self._open:
+                self._open.pop(endpoint).close()
+        refused: dict[Key, str] = {}
+        for endpoint in plan.opened:
+            try:
+                await self._listen(endpoint)
+            except OSError as error:
+                refused[endpoint] = why(endpoint, error)
+        return refused
+
+    async def _listen(self, endpoint: Endpoint) -> None:
+        bound = bind(endpoint)
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                self._protocols[endpoint.serves], sock=bound, backlog=BACKLOG
+            )
+        except OSError:
+            bound.close()
+            raise
+        self._open[endpoint] = server
+
+    def ports(self) -> dict[Endpoint, int]:
+        """Give the port of each open socket: what the kernel chose where the endpoint says 0."""
+        return {endpoint: server.sockets[0].getsockname()[1] for endpoint, server in self._open.items()}
+
+    async def signals(self) -> AsyncIterator[Signal]:
+        """Wait for ever; when cancelled, close all sockets, then leave ``life``."""
+        async with self._life():
+            try:
+                await asyncio.get_running_loop().create_future()
+                yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+            finally:
+                for server in self._open.values():
+                    server.close()
+                self._open.clear()
+
+
+def bind(endpoint: Endpoint) -> socket.socket:
+    """Bind a socket; accepted ones inherit its buffer sizes (tcp(7)). Raises OSError."""
+    family = socket.AF_INET6 if ":" in endpoint.address else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart does not wait for TIME_WAIT
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((endpoint.address, endpoint.port))
+        bound.listen(BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def why(endpoint: Endpoint, error: OSError) -> str:
+    """Say why an address cannot be had, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        holders = holders_of(endpoint.port)
+        who = ", ".join(holders) or "a process that /proc does not show from here"
+        return f"port {endpoint.port} is in use by {who}: stop it, or listen elsewhere"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{endpoint.address} is no address of this machine: add it to an interface, or listen elsewhere"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"port {endpoint.port} needs the capability NET_BIND_SERVICE: grant it, or use a port from 1024 on"
+    return f"cannot listen: {os.strerror(error.errno or 0)}"

@@ -1,0 +1,33 @@
+"""diff: which sockets to open and which to close.
+
+Here: the plan. Not here: doing it (apply.py).
+Invariant: a socket that stays is not in the plan, so its connections and its backlog live on.
+"""
+
+from collections.abc import Collection
+
+from podgate.model.frozen import Frozen
+from podgate.targets.listeners.state import Endpoint, State
+
+
+class Plan(Frozen, frozen=True):
+    """What to open and to close, each sorted."""
+
+    opened: tuple[Endpoint, ...] = ()
+    closed: tuple[Endpoint, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.opened or self.closed)
+
+    def __str__(self) -> str:
+        lines = [f"open {endpoint}" for endpoint in self.opened] + [f"close {endpoint}" for endpoint in self.closed]
+        return "\n".join(lines)
+
+    def touches(self) -> Collection[Endpoint]:
+        """Give every endpoint of the plan: each may be refused by itself."""
+        return (*self.opened, *self.closed)
+
+
+def diff(have: State, want: State) -> Plan:
+    """Give the plan."""
+    return Plan(tuple(sorted(want.endpoints - have.endpoints)), tuple(sorted(have.endpoints - want.endpoints)))
