@@ -2,6 +2,7 @@
 
 from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,22 +11,26 @@ from podgate.features.masquerade.check import check
 from podgate.features.masquerade.compile import KEPT, Compiler
 from podgate.features.masquerade.durations import text_of
 from podgate.features.masquerade.explain import Unanswerable, explain, source_text
-from podgate.features.masquerade.intent import Intent, Spans
+from podgate.features.masquerade.intent import Intent, PolicyIntent, Spans
+from podgate.features.masquerade.policy import MASQUERADE_POLICY
+from podgate.features.masquerade.ports import Ports, ports_text
 from podgate.features.masquerade.prefixes import networks_of
+from podgate.features.masquerade.resolving import namespace_labels
+from podgate.features.masquerade.senders import namespace_of, sender_of
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
 from podgate.features.masquerade.to_nftables import Writer
 from podgate.joints import Compiled, ForeignRule, Inputs
 from podgate.model.documents import locate, parse
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
 from podgate.model.frozen import ObjectRef
-from podgate.model.kinds.config import CONFIG_MAP
+from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE
 from podgate.model.kinds.meta import ref_of
 from podgate.model.kinds.nodes import NODE
-from podgate.model.kinds.pods import POD, Pod
-from podgate.model.machine import Address, Interface, IPAddress, Machine, Route
+from podgate.model.kinds.pods import POD
+from podgate.model.machine import Address, Family, Interface, IPAddress, Machine, Route
 from podgate.model.options import settings_from
 from podgate.model.problems import Problem
-from podgate.model.snapshot import Listed, Snapshot
+from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.model.table import Table
 from podgate.targets.nftables.render import render
 from tests.support.cases import Case, read_cases
@@ -48,9 +53,10 @@ def actual(case: Case, name: str, lines: list[str]) -> list[str]:
     if name == "outcome":
         return outcome(compiled, inputs)
     if name == "own":
-        return [shown(part.own_pods) for part in compiled.states.families]
+        return [shown(part.own_pods, part.family) for part in compiled.states.families]
     if name == "rules":
-        return [line for line in render(Writer("ip")(compiled.states)).splitlines() if line.strip()]
+        tables = (render(Writer(part.family)(compiled.states)) for part in compiled.states.families)
+        return [line for table in tables for line in table.splitlines() if line.strip()]
     if name == "explain":
         return [f"{question.strip()} -> {answered(question, compiled.states, inputs)}" for question in questions(lines)]
     return [printed(problem, inputs) for problem in check(compiled.states, inputs, foreign_of(case))] or ["nothing"]
@@ -58,7 +64,10 @@ def actual(case: Case, name: str, lines: list[str]) -> list[str]:
 
 def outcome(compiled: Compiled[Intent], inputs: Inputs) -> list[str]:
     intent = compiled.states
-    lines = [f"in force: {intent.in_force}", f"keep: {' '.join(shown(part.keep) for part in intent.families)}"]
+    lines = [f"in force: {intent.in_force}"]
+    for part in intent.families:
+        lines.append(f"keep: {shown(part.keep, part.family)}")
+        lines += [policy_line(policy, part.family) for policy in part.policies]
     if intent.resync_seconds != 60:
         lines.append(f"resync: {text_of(intent.config.resync_interval)}")
     if compiled.degraded:
@@ -67,8 +76,21 @@ def outcome(compiled: Compiled[Intent], inputs: Inputs) -> list[str]:
     return lines + [printed(problem, inputs) for problem in problems]
 
 
-def shown(spans: Spans) -> str:
-    return ", ".join(str(network) for span in sorted(spans) for network in networks_of(span, "ip")) or "nothing"
+def policy_line(policy: PolicyIntent, family: Family) -> str:
+    """Write ``policy NAME: from SOURCES to DESTINATIONS through INTERFACES: ACTION``."""
+    sources = "all" if policy.sources is None else shown(policy.sources, family)
+    destinations = "all" if policy.destinations is None else shown(policy.destinations, family)
+    through = f" through {', '.join(policy.interfaces)}" if policy.interfaces else ""
+    done = translation_text(policy.translation.action, policy.translation.address, policy.translation.ports)
+    return f"policy {policy.ref.name}: from {sources} to {destinations}{through}: {done}"
+
+
+def translation_text(action: str, address: IPAddress | None, ports: Ports) -> str:
+    return action + (f" {address}" if address else "") + (f" ports {ports_text(ports)}" if ports else "")
+
+
+def shown(spans: Spans, family: Family) -> str:
+    return ", ".join(str(network) for span in sorted(spans) for network in networks_of(span, family)) or "nothing"
 
 
 def printed(problem: Problem, inputs: Inputs) -> str:
@@ -89,19 +111,16 @@ def questions(lines: list[str]) -> list[str]:
 
 
 def answered(question: str, intent: Intent, inputs: Inputs) -> str:
-    address, _, sender = question.strip().partition(" from ")
-    answer = explain(intent, ip_address(address), sender_of(sender, inputs) if sender else None)
+    rest, _, interface = question.strip().partition(" out ")
+    address, _, sender = rest.strip().partition(" from ")
+    who = sender_of(sender.strip(), inputs) if sender else None
+    labels = namespace_labels(inputs.objects.objects(NAMESPACE), namespace_of(who))
+    answer = explain(intent, ip_address(address), who, namespace_labels=labels, interface=interface or None)
     if isinstance(answer, Unanswerable):
         return answer.message
     source = source_text(answer.source, lambda ref, field: line_of(inputs, ref, field))
-    return f"{answer.action}, {answer.rule}, {source.replace(DEFAULT_CONFIG, 'config')}"
-
-
-def sender_of(text: str, inputs: Inputs) -> IPAddress | Pod:
-    if "/" not in text:
-        return ip_address(text)
-    namespace, name = text.split("/")
-    return inputs.objects.objects(POD)[ObjectRef("Pod", name, namespace)]
+    done = translation_text(answer.action, answer.snat_address, answer.ports)
+    return f"{done}, {answer.rule}, {source.replace(DEFAULT_CONFIG, 'config')}"
 
 
 def settings_of(case: Case) -> Settings:
@@ -124,6 +143,10 @@ def inputs_of(case: Case) -> Inputs:
 
 
 def kept_of(case: Case) -> dict[str, bytes]:
+    policies = case.one("kept policies")
+    if policies is not None:
+        found = objects_in(policies.data)
+        return dict(Compiler(Settings(enable_ipv6=True), lambda intent: intent)(Inputs(found)).keep)
     section = case.one("kept")
     if section is None:
         return {}
@@ -135,9 +158,16 @@ def kept_of(case: Case) -> dict[str, bytes]:
 
 def objects_of(case: Case) -> Snapshot:
     section = case.one("objects")
-    found: dict[str, dict[ObjectRef, object]] = {kind.kind: {} for kind in (NODE, POD, CONFIG_MAP)}
-    for document in parse(section.data).documents if section else ():
-        kind = next(each for each in (NODE, POD, CONFIG_MAP) if each.kind == document["kind"])
+    absent = {kind: Absent(cast("Any", section.text.strip())) for kind, section in case.starting("absent")}
+    snapshot = objects_in(section.data if section else b"")
+    return Snapshot({**snapshot.kinds, **absent})
+
+
+def objects_in(data: bytes) -> Snapshot:
+    kinds = (NODE, POD, CONFIG_MAP, NAMESPACE, MASQUERADE_POLICY)
+    found: dict[str, dict[ObjectRef, object]] = {kind.kind: {} for kind in kinds}
+    for document in parse(data).documents:
+        kind = next(each for each in kinds if each.kind == document["kind"])
         value = msgspec.convert(document, kind.decodes_to)
         found[kind.kind][ref_of(kind, value.metadata)] = value
     return Snapshot({kind: Listed(Table.of(objects)) for kind, objects in found.items()})

@@ -190,8 +190,9 @@ def _translating(family: Family, translation: Translation, *, random_fully: bool
     for each in translation.ports:
         # A range is chosen as often as it has ports: by its share of those that are left.
         chance = f"numgen random mod {left} < {each.size} " if left > each.size else ""
+        share = f" in {each.size} of {left} cases" if chance else ""
         text = f"meta l4proto {{ tcp, udp, sctp }} {chance}{_verdict(family, translation, each)}{flag}"
-        found.append((text, f"source ports {each}, {each.size} of {left} left"))
+        found.append((text, f"source ports {each}{share}"))
         left -= each.size
     last = "other protocols have no ports" if translation.ports else ""
     return [*found, (_verdict(family, translation, None) + flag, last)]
