@@ -1,6 +1,6 @@
 """Converting: plain API JSON becomes the struct of its kind, and what does not fit becomes a Problem. Pure.
 
-Here: null as an API server treats it, msgspec's complaints in our words. Not here: where the JSON comes from (sources/).
+Here: null as an API server treats it, msgspec's complaints in our words. Not here: where JSON comes from (sources/).
 Invariant: a complaint names the field by its path inside the object, and what stands there instead.
 """
 
