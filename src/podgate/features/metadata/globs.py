@@ -60,11 +60,15 @@ class Wild:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._first, *self._middle, self._last = text.split("*")
+        self._first, *rest = text.split("*")
+        self._exact = not rest
+        *self._middle, self._last = rest or [""]
         self._shortest = max(1, len(text) - text.count("*"))
 
     def matches(self, segment: str) -> bool:
         """Say whether a whole segment matches."""
+        if self._exact:
+            return segment == self.text
         if len(segment) < self._shortest or not segment.startswith(self._first) or not segment.endswith(self._last):
             return False
         at, end = len(self._first), len(segment) - len(self._last)

@@ -106,7 +106,7 @@ _LEGACY: Final = Concealed("legacy-endpoints", ("/0.1", "/computeMetadata/v1beta
 
 _GCE_HOSTS: Final = (
     *("169.254.169.254", "metadata", "metadata.google.internal", "metadata.google.internal."),
-    *("metadata.goog", "metadata.goog.", "metadata.", "[fd20:ce::254]", "169.254.169.252"),
+    *("metadata.goog", "metadata.goog.", "metadata.", "[fd20:ce::254]"),
 )
 _GUEST_ATTRIBUTES: Final = _each(_V1, "instance/guest-attributes/**")
 
@@ -164,7 +164,7 @@ AWS: Final = Profile(
         Concealed("identity-credentials", _each(_AWS_ANY, "meta-data/identity-credentials"), "token"),
         Concealed("user-data", _each(_AWS_ANY, "user-data"), "user-data"),
     ),
-    hosts=("169.254.169.254", "[fd00:ec2::254]", "instance-data", "instance-data.ec2.internal", "169.254.169.252"),
+    hosts=("169.254.169.254", "[fd00:ec2::254]", "instance-data", "instance-data.ec2.internal"),
     addresses=("169.254.169.254", "fd00:ec2::254"),
     methods_at=(At(("/latest/api/token",), ("PUT",)),),
     headers=(("x-aws-ec2-metadata-token", ""),),
@@ -181,7 +181,7 @@ AZURE: Final = Profile(
         Concealed("user-data", ("/metadata/instance/**/userData", "/metadata/instance/**/customData"), "user-data"),
         Concealed("os-profile", ("/metadata/instance/**/osProfile",)),
     ),
-    hosts=("169.254.169.254", "169.254.169.252"),
+    hosts=("169.254.169.254",),
     addresses=("169.254.169.254",),
     query_keys=("api-version", "format", "extended", "nonce"),
     query_keys_at=(
@@ -204,7 +204,7 @@ OPENSTACK: Final = Profile(
         Concealed("vendor-data", ("/openstack/*/vendor_data*",)),
         Concealed("password", ("/openstack/*/password",)),
     ),
-    hosts=("169.254.169.254", "[fe80::a9fe:a9fe]", "169.254.169.252"),
+    hosts=("169.254.169.254", "[fe80::a9fe:a9fe]"),
     addresses=("169.254.169.254", "fe80::a9fe:a9fe"),
     redacted=(At(("/openstack/*/meta_data.json",), ("admin_pass",)),),
 )

@@ -1,6 +1,6 @@
 """spec: what a metadata policy says, in a file or in an object: subjects and rules. Pure.
 
-Here: the structs, reading a file's JSON, and what is wrong with one. Not here: the Kubernetes kind around it (policy.py),
+Here: the structs, reading a file's JSON, and what is wrong with one. Not here: the kind around it (policy.py),
 matching a Pod (clients.py) or a request (filter.py).
 Invariant: msgspec alone reads it, so the proxy's process needs no YAML; a key that means nothing is a mistake, since a
 policy with a misspelled key would say less than its author thinks.
