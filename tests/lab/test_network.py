@@ -25,6 +25,7 @@ from podgate.lab.network import (
     device_name,
     mac_of,
     network,
+    only_ipv4,
     router_addresses,
 )
 from podgate.lab.wire import Wire, explained
@@ -96,6 +97,20 @@ def test_nodes_in_different_subnets_reach_each_other_through_the_router() -> Non
     made = network(Topology((node(1), far)))
     assert not any("10.16.9.0/24" in route for route in routes(made, "node/node-1"))
     assert "10.16.9.0/24 via 10.200.0.9" in routes(made, "router")
+
+
+def test_what_lies_behind_a_node_or_host_is_known_to_the_router() -> None:
+    ranges = (("10.9.0.0/16", "10.140.15.1"), ("10.8.0.0/16", "10.70.0.2"), ("10.7.0.0/16", "192.0.2.1"))
+    behind = tuple((ip_network(to), ip_address(via)) for to, via in ranges)
+    made = network(Topology(ALL.nodes, (), (PARTNER, HostNet("other", (ip_address("10.71.0.2"),), (), behind))))
+    assert {"10.9.0.0/16 via 10.140.15.1", "10.8.0.0/16 via 10.70.0.2"} <= routes(made, "router")
+    assert not any("192.0.2.1" in route for route in routes(made, "router"))
+
+
+def test_a_machine_without_ipv6_gets_the_rest() -> None:
+    made = network(only_ipv4(ALL))
+    assert "10.16.1.6/32 from 10.140.15.1" in routes(made, "node/node-1")
+    assert not any(":" in route for name in made.namespaces for route in routes(made, name))
 
 
 def test_a_pod_without_its_node_is_left_out() -> None:

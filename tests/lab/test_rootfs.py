@@ -5,12 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from podgate.lab.mounts import read_machine, source_folders
 from podgate.lab.rootfs import (
     MACHINE,
     Bind,
+    Copy,
     File,
     MachineRoot,
     Mount,
@@ -84,6 +86,14 @@ def test_a_read_only_root_is_sealed_after_everything_is_in_place() -> None:
     assert {step.path for step in made if isinstance(step, Seal)} == {"/", "/etc", "/var"}
 
 
+def test_without_overlays_etc_is_copied_and_nothing_else_is_written() -> None:
+    machine = msgspec.structs.replace(MACHINE_ROOT, overlays=False)
+    made = container_root(machine, RootRequest((VolumeBind("/v", "/usr/x"),), read_only=True))
+    assert Copy(f"{MACHINE}/etc", "/etc") in made
+    assert binds(made)["/usr"].read_only
+    assert not any(isinstance(step, Overlay) for step in made)
+
+
 def test_the_hosts_file_names_the_pod_and_its_aliases() -> None:
     text = hosts_file("web", ("10.16.1.6", "fd00::6"), (("10.0.0.1", ("a", "b")),))
     assert text.splitlines()[1:] == [
@@ -110,11 +120,13 @@ from podgate.lab.rootfs import RootRequest, VolumeBind, container_root
 from podgate.linux.namespaces import CLONE_NEWNS, unshare
 unshare(CLONE_NEWNS)
 make_private()
+import msgspec
+machine = msgspec.structs.replace(read_machine(), overlays="no-overlays" not in sys.argv)
 request = RootRequest(
     mounts=(VolumeBind(sys.argv[1], "/var/run/link"), VolumeBind(sys.argv[1], "/usr/share/deep/er", True)),
     hostname="made", read_only=sys.argv[2] == "sealed",
 )
-build_root(container_root(read_machine(), request), sys.argv[1])
+build_root(container_root(machine, request), sys.argv[1])
 os.execvp("sh", ["sh", "-c", sys.argv[3]])
 """
 
@@ -142,6 +154,14 @@ def test_a_sealed_root_leaves_mounts_writable(tmp_path: Path) -> None:
     written = "for d in / /etc /var /tmp /usr; do touch $d/x && echo $d; done"
     script = f"{written}; touch /var/run/link/y /dev/shm/y && echo mounts"
     assert built(tmp_path, script, sealed=True) == "mounts\n"
+
+
+@pytest.mark.kernel
+def test_a_root_without_overlays_works(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", BUILD.replace('"/usr/share/deep/er"', '"/data"'), str(tmp_path), "open"]
+    script = "grep -c root: /etc/passwd; cat /etc/hostname; touch /etc/x /var/x && echo written"
+    done = subprocess.run([*words, script, "no-overlays"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["made", "written"]
 
 
 @pytest.mark.kernel

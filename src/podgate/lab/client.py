@@ -67,7 +67,7 @@ def start(places: Places, *, attached: bool = False) -> int:
     places.state.mkdir(mode=0o700, parents=True)
     reader, writer = os.pipe2(os.O_CLOEXEC)
     unshare(CLONE_NEWPID)
-    words = [sys.executable, "-m", "podgate.lab.init", places.base, places.name, str(writer)]
+    words = [sys.executable, "-m", "podgate.lab.init", places.base, places.name, str(writer), str(held)]
     with places.log.open("ab") as log:
         init = subprocess.Popen(
             words + (["attached"] if attached else []),
@@ -172,11 +172,11 @@ def stop(places: Places, grace: float) -> None:
         _answered(connection)
         while receive(connection) is not None:
             continue
-    while (held := lock(places)) is None:
-        os.sched_yield()
+    held = lock(places, wait=True)
     shutil.rmtree(places.state, ignore_errors=True)
     places.lock.unlink(missing_ok=True)
-    os.close(held)
+    if held is not None:
+        os.close(held)
 
 
 def execute(places: Places, request: Execute) -> int:

@@ -6,13 +6,15 @@ Invariant: whatever changes, objects or processes, the same pass runs over every
 """
 
 import asyncio
+import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from podgate.lab import controllers
 from podgate.lab.containers import Installation
-from podgate.lab.network import PodNet, Topology, network, pod_namespace
+from podgate.lab.network import PodNet, Topology, network, only_ipv4, pod_namespace
 from podgate.lab.objects import Store, utc_now
 from podgate.lab.places import Places
 from podgate.lab.podenv import Objects
@@ -44,9 +46,13 @@ class Cluster:
         self.wire = Wire(self.warn)
         self.store = store
         self.places = places
+        self._has_ipv6 = os.path.exists("/proc/net/if_inet6")
+        if not installation.machine.overlays:
+            self.warn("overlay file systems: this machine refuses them, so containers cannot write below /usr and /var")
         self._lab = Lab(places, installation, utc_now, self.warn)
         self._nets: dict[str, tuple[Identity, PodNet]] = {}
         self._ended: set[Identity] = set()
+        self._known: set[Identity] = set()
         self._news = asyncio.Event()
         self._passed = asyncio.Condition()
         self._stopping = False
@@ -191,7 +197,11 @@ class Cluster:
         topology = self.want.topology
         pods = tuple(net for _, net in current.values())
         names = {workload.sandbox: workload.hostname for workload in self.want.workloads.values()}
-        await self.wire.apply(network(Topology(topology.nodes, pods, topology.hosts)), names, restarted)
+        topology = Topology(topology.nodes, pods, topology.hosts)
+        if not self._has_ipv6:
+            self.warn("IPv6: this kernel has none, so nothing in the lab gets an IPv6 address")
+            topology = only_ipv4(topology)
+        await self.wire.apply(network(topology), names, restarted)
 
     def _start_wanted(self, group: asyncio.TaskGroup) -> None:
         taken = {r.workload.sandbox for i, r in self.running.items() if not r.workload.pod.spec.host_network}
@@ -199,6 +209,11 @@ class Cluster:
             sandbox = self.wire.sandboxes.get(workload.sandbox)
             if identity in self.running or sandbox is None or workload.sandbox in taken:
                 continue
+            if identity not in self._known:  # The output of an earlier Pod of that name is no longer asked for.
+                self._known.add(identity)
+                ref = workload.ref
+                log = self.places.container_log(ref.namespace, ref.name, "")
+                shutil.rmtree(log.parent, ignore_errors=True)
             running = Running(workload, sandbox, self._lab, self.objects, self.news)
             self.running[identity] = running
             group.create_task(self._live(identity, running))

@@ -41,7 +41,7 @@ from podgate.lab.messages import (
     socket_address,
     taken,
 )
-from podgate.lab.mounts import read_machine
+from podgate.lab.mounts import overlays_work, read_machine
 from podgate.lab.network import ROUTER
 from podgate.lab.nodeshell import node_program, node_root
 from podgate.lab.objects import Store
@@ -89,11 +89,12 @@ class Server:
                 message = await received(connection)
                 if message is not None:
                     await self._answer(connection, *message)
-            except (BrokenPipeError, ConnectionResetError):
-                return  # The client went away; whoever worked for it has cleaned up.
-            except (msgspec.DecodeError, OSError) as error:
+            except* (BrokenPipeError, ConnectionResetError):
+                pass  # The client went away; whoever worked for it has cleaned up.
+            except* (msgspec.DecodeError, OSError) as errors:
+                reasons = ", ".join(str(error) for error in errors.exceptions)
                 with suppress(OSError):
-                    send(connection, Failed(f"the lab's daemon could not do it: {error}"))
+                    send(connection, Failed(f"the lab's daemon could not do it: {reasons}"))
 
     async def _answer(self, connection: socket.socket, request: Request, descriptors: list[int]) -> None:
         try:
@@ -126,7 +127,10 @@ class Server:
             objects = msgspec.json.decode(file.read(), type=list[dict[str, Any]])
         store, before = self._cluster.store, self._cluster.store.load()
         for obj in objects:
-            store.apply(obj)
+            try:
+                store.apply(obj)
+            except KeyError as error:  # Its definition went away between the client's check and now.
+                return Failed(str(error.args[0]), 2)
         after = store.load()
         lines: list[str] = []
         for obj in objects:
@@ -163,7 +167,8 @@ class Server:
             nonlocal told
             warnings = tuple(self._cluster.warnings)[told:]
             told += len(warnings)
-            send(connection, Progress(waiting, warnings))
+            with suppress(BlockingIOError):  # A slow reader misses what the next one says again.
+                send(connection, Progress(waiting, warnings))
 
         if await self._unless_hangup(connection, self._cluster.until_ready(progress)):
             progress(())
@@ -263,7 +268,8 @@ def _install(places: Places) -> Installation:
         script.write_text(entry_script(sys.executable, source, module))
         script.chmod(0o755)
     setpriv = shutil.which("setpriv") or "setpriv"
-    return Installation(read_machine(), sys.executable, setpriv, str(folder), str(places.state / "objects"))
+    machine = msgspec.structs.replace(read_machine(), overlays=overlays_work(str(places.volatile)))
+    return Installation(machine, sys.executable, setpriv, str(folder), str(places.state / "objects"))
 
 
 def _listen(path: Path) -> socket.socket:

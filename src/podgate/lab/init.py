@@ -26,8 +26,10 @@ from podgate.linux.processes import die_with_parent
 
 
 def main(arguments: list[str]) -> int:
-    """Run the lab: BASE NAME READY-DESCRIPTOR, and ``attached`` when it shall die with whoever started it."""
-    base, name, ready, *attached = arguments
+    """Run the lab: BASE NAME READY LOCK (descriptors), and ``attached`` when it shall die with whoever started it."""
+    base, name, ready, lock, *attached = arguments
+    for descriptor in (ready, lock):
+        os.set_inheritable(int(descriptor), False)  # This process and the daemon have them; no container does.
     if attached:
         die_with_parent()
     unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS)

@@ -7,6 +7,7 @@ silently: a step that fails raises OSError with the step in it, unless the step 
 """
 
 import os
+import shutil
 import sys
 import tempfile
 from contextlib import suppress
@@ -17,6 +18,7 @@ import podgate
 from podgate.lab.rootfs import (
     MACHINE,
     Bind,
+    Copy,
     File,
     Folder,
     Link,
@@ -56,6 +58,28 @@ def read_machine() -> MachineRoot:
     interpreter = Path(sys.executable).resolve()
     programs = {sys.prefix, sys.base_prefix, str(interpreter.parent.parent), *source_folders()}
     return MachineRoot(frozenset(folders), tuple(sorted(links)), tuple(sorted(programs - {"/", "/usr"})))
+
+
+def overlays_work(scratch: str) -> bool:
+    """Try to mount an overlay below a folder that only this mount namespace sees."""
+    folders = {name: os.path.join(scratch, f"try-{name}") for name in ("upper", "work", "target")}
+    for folder in folders.values():
+        os.mkdir(folder)
+    try:
+        mount(
+            "overlay",
+            folders["target"],
+            "overlay",
+            0,
+            f"lowerdir=/etc,upperdir={folders['upper']},workdir={folders['work']}",
+        )
+        umount(folders["target"])
+    except OSError:
+        return False
+    finally:
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
+    return True
 
 
 def source_folders() -> tuple[str, ...]:
@@ -101,6 +125,8 @@ def _perform(step: Step) -> None:
             os.symlink(step.to, step.path)
         case File():
             _write(step)
+        case Copy():
+            _copy(step)
         case Bind():
             _bind(step)
         case Overlay():
@@ -122,6 +148,11 @@ def _write(step: File) -> None:
     os.fchmod(descriptor, step.mode)
     with os.fdopen(descriptor, "w") as file:
         file.write(step.text)
+
+
+def _copy(step: Copy) -> None:
+    with suppress(shutil.Error):  # A list of the files that could not be read.
+        shutil.copytree(step.source, step.target, symlinks=True, dirs_exist_ok=True)
 
 
 def _bind(step: Bind) -> None:

@@ -12,7 +12,7 @@ fe80::1, both neighbours fixed, no bridge (replies across a bridge would miss th
 import hashlib
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_interface, ip_network
-from typing import Final
+from typing import Final, TypeVar
 
 from podgate.model.frozen import Frozen
 from podgate.model.machine import IPAddress, IPInterface, IPNetwork
@@ -23,6 +23,9 @@ BRIDGE: Final = "br0"
 UPLINK: Final = "eth0"
 GATEWAYS: Final[tuple[IPAddress, ...]] = (IPv4Address("169.254.1.1"), IPv6Address("fe80::1"))
 _ANYWHERE: Final[tuple[IPNetwork, ...]] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+
+
+_Versioned = TypeVar("_Versioned", IPAddress, IPInterface, IPNetwork)
 
 
 class NodeNet(Frozen, frozen=True):
@@ -48,7 +51,13 @@ class PodNet(Frozen, frozen=True):
 
 
 class HostNet(Frozen, frozen=True):
-    """An outside machine behind the router. ``gateways`` names the router's address on its link, for show."""
+    """An outside machine behind the router.
+
+    Attributes:
+        gateways: the router's address on its link, for show.
+        routes: ranges that lie behind a node's or another host's address. The router has them, since everything that
+            this host sends goes there first; so all outside hosts use them.
+    """
 
     name: str
     addresses: tuple[IPAddress, ...] = ()
@@ -253,9 +262,8 @@ def _host(host: HostNet) -> tuple[Namespace, Veth]:
     name = f"host/{host.name}"
     router_mac = mac_of(f"router of {name}")
     addresses, routes, neighbours = _leaf(host.addresses, host.gateways, router_mac)
-    extra = tuple(Route(to, UPLINK, via) for to, via in host.routes)
     veth = Veth(End(ROUTER, device_name("host", name), router_mac), End(name, UPLINK, mac_of(name)))
-    return Namespace(_POD, (), addresses, (*routes, *extra), neighbours), veth
+    return Namespace(_POD, (), addresses, routes, neighbours), veth
 
 
 def _router(topology: Topology, own: Mapping[IPNetwork, IPInterface]) -> Namespace:
@@ -273,6 +281,10 @@ def _router(topology: Topology, own: Mapping[IPNetwork, IPInterface]) -> Namespa
         for ip in host.addresses:
             routes.append(Route(_single(ip), device))
             neighbours.append(Neighbour(ip, mac_of(name), device))
+    devices = {ip: device_name("host", f"host/{host.name}") for host in topology.hosts for ip in host.addresses}
+    for to, via in (route for host in topology.hosts for route in host.routes):
+        if via in devices or any(via in subnet for subnet in own):
+            routes.append(Route(to, devices.get(via, UPLINK), via))
     return Namespace(_FORWARDING, (), tuple(addresses), tuple(routes), tuple(neighbours))
 
 
@@ -297,3 +309,21 @@ def network(topology: Topology) -> Network:
         namespaces[f"host/{host.name}"], veth = _host(host)
         veths.append(veth)
     return Network(namespaces, tuple(veths))
+
+
+def only_ipv4(topology: Topology) -> Topology:
+    """Give what a machine without IPv6 can have of a topology."""
+
+    def four(items: Iterable[_Versioned]) -> tuple[_Versioned, ...]:
+        return tuple(item for item in items if item.version == 4)
+
+    return Topology(
+        tuple(NodeNet(node.name, four(node.addresses), four(node.pod_cidrs)) for node in topology.nodes),
+        tuple(PodNet(pod.namespace, pod.name, pod.node, four(pod.addresses)) for pod in topology.pods),
+        tuple(
+            HostNet(
+                host.name, four(host.addresses), four(host.gateways), tuple(r for r in host.routes if r[0].version == 4)
+            )
+            for host in topology.hosts
+        ),
+    )

@@ -91,6 +91,9 @@ def _stay(arguments: argparse.Namespace, init: int) -> int:
     except KeyboardInterrupt:
         client.stop(arguments.places, 2.0)
         return 0
+    result = os.waitid(os.P_PIDFD, ended, os.WEXITED)
+    if result is not None and result.si_status == 0:
+        return 0  # `lab down` ended it.
     say(f"podgate lab: the lab ended by itself:\n{client.last_lines(arguments.places)}")
     return 1
 

@@ -60,16 +60,23 @@ def places(name: str, base: str | None = None) -> Places:
     """Give the paths of a lab. Raises ValueError for a name that cannot be part of a path and a device name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"lab name {name!r}: use lower-case letters, digits and '-', at most 42 characters")
-    return Places(base or os.environ.get("PODGATE_LAB_DIR") or DEFAULT_BASE, name)
+    return Places(os.path.abspath(base or os.environ.get("PODGATE_LAB_DIR") or DEFAULT_BASE), name)
 
 
-def lock(where: Places) -> int | None:
-    """Take the lock; None when a lab of that name lives. The descriptor is the lock: pass it on or close it."""
+def lock(where: Places, *, wait: bool = False) -> int | None:
+    """Take the lock; None when a lab of that name lives, unless ``wait``: then return when it has ended.
+
+    The descriptor is the lock: pass it on or close it.
+    """
     os.makedirs(where.base, mode=0o755, exist_ok=True)
-    descriptor = os.open(where.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    while True:
+        descriptor = os.open(where.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        # ``lab down`` removes the file while it holds it: then this is the lock of a file that nobody finds again.
+        if where.lock.exists() and os.path.samestat(os.fstat(descriptor), where.lock.stat()):
+            return descriptor
         os.close(descriptor)
-        return None
-    return descriptor

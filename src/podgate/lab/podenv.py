@@ -9,6 +9,7 @@ import math
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from podgate.lab.podspec import Container, EnvVar, FieldRef, Pod, ResourceFieldRef
@@ -52,7 +53,8 @@ def data_of(objects: Objects, kind: str, namespace: str, name: str) -> dict[str,
     data: dict[str, bytes] = {}
     plain, encoded = ("data", "binaryData") if kind == "ConfigMap" else ("stringData", "data")
     for key, value in (found.get(encoded) or {}).items():
-        data[key] = b64decode(value)
+        with suppress(ValueError):  # Not base64: the key is missed by name where it is used.
+            data[key] = b64decode(value)
     for key, value in (found.get(plain) or {}).items():
         data[key] = str(value).encode()
     return data

@@ -34,12 +34,14 @@ class MachineRoot(Frozen, frozen=True):
     Attributes:
         folders: top-level folders that are there.
         links: top-level links with where they lead, as ``("lib", "usr/lib")``.
+        overlays: whether overlay file systems can be mounted.
         programs: folders that hold the interpreter, the virtual environment and the checkout, at their own paths.
     """
 
     folders: frozenset[str] = frozenset()
     links: tuple[tuple[str, str], ...] = ()
     programs: tuple[str, ...] = ()
+    overlays: bool = True
 
 
 class Folder(Frozen, frozen=True):
@@ -103,7 +105,14 @@ class Seal(Frozen, frozen=True):
     path: str
 
 
-Step = Folder | Link | File | Bind | Overlay | Mount | Protect | Seal
+class Copy(Frozen, frozen=True):
+    """Copy a folder of the machine; what cannot be read is left out."""
+
+    source: str
+    target: str
+
+
+Step = Folder | Link | File | Copy | Bind | Overlay | Mount | Protect | Seal
 
 
 class VolumeBind(Frozen, frozen=True):
@@ -151,7 +160,11 @@ def _system(machine: MachineRoot, mounts: tuple[VolumeBind, ...]) -> tuple[list[
     for name in (*_SHARED, *_OVERLAID):
         if name not in machine.folders:
             continue
-        if name in _OVERLAID or name in opened:
+        if not machine.overlays and name in _OVERLAID:
+            # /etc is small, and programs need it; /var starts out empty.
+            steps.append(Copy(f"{MACHINE}/etc", "/etc") if name == "etc" else Folder(f"/{name}"))
+            continue
+        if machine.overlays and (name in _OVERLAID or name in opened):
             steps.append(Overlay(f"{MACHINE}/{name}", f"/{name}"))
         else:
             steps.append(Bind(f"{MACHINE}/{name}", f"/{name}"))
