@@ -92,12 +92,11 @@ def _refusal(have: State, want: State, name: str) -> str:
     mistake = chain_name_mistake(name)
     if mistake:
         return mistake
-    rules = have.others.get(name, ())
-    if not rules or name in have.recorded | want.recorded:
+    if name not in have.strange or name in have.recorded | want.recorded:
         return ""
     return (
-        f"chain {name} of table nat ({have.program}) holds rules that are not ours, so it is not touched; the first "
-        f"is `{rules[0]}`: choose another name for the chain, or remove this one"
+        f"chain {name} holds a rule that is not ours, so it is not touched: `{have.strange[name]}`; "
+        "choose another name for our chain, or remove that rule"
     )
 
 
@@ -167,7 +166,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     old = {chain.name: chain.rules for chain in plan.have.chains}
     for chain in plan.filled:
         if chain.name in plan.have.others:
-            yield f"  ~ chain {chain.name} (its {len(plan.have.others[chain.name])} rules go)"
+            yield f"  ~ chain {chain.name} ({_count(plan, chain.name)} in it now)"
         else:
             yield f"  {'~' if chain.name in old else '+'} chain {chain.name}"
         yield from _rule_lines(old.get(chain.name, ()), chain.rules)

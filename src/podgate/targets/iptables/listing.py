@@ -48,17 +48,22 @@ def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, .
     placed: list[Placed] = []
     ours: list[Chain] = []
     others: dict[str, tuple[str, ...]] = {}
+    strange: dict[str, str] = {}
     for name, rules in chains.items():
         try:
             if name in BUILT_IN:
                 placed += [_placed(name, words, family, owners) for words in rules]
-            elif rules and all(_has_owner(words, owners) for words in rules):
+                continue
+            first = next((words for words in rules if not _has_owner(words, owners)), None)
+            if rules and first is None:
                 ours.append(Chain(name, tuple(read_rule(words, family) for words in rules)))
             else:
                 others[name] = tuple(rules)
+                if first is not None:
+                    strange[name] = first
         except GrammarError as problem:
             raise ListingError(f"chain {name}: {problem}") from problem
-    return State(family, binary, tuple(ours), tuple(placed), others=others)
+    return State(family, binary, tuple(ours), tuple(placed), others=others, strange=strange)
 
 
 def _placed(chain: str, words: str, family: Family, owners: tuple[str, ...]) -> Placed:

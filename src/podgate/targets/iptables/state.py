@@ -142,7 +142,7 @@ class Rule(Frozen, frozen=True):
     @property
     def form(self) -> Form:
         """What is compared."""
-        return frozenset(self.kept), self.target, self.comment
+        return frozenset(self.kept), self.target, comment_text(self.comment)
 
 
 def _as_kept(chance: Chance) -> Chance:
@@ -189,6 +189,7 @@ class State(Frozen, frozen=True):
         recorded: chains that are ours whatever they hold now: in a wanted state those that an earlier run recorded, in
             one that was read those that this run wrote.
         others: chains that are not ours by their comments, each with its rules as text; of a state that was read.
+        strange: of those that hold some rule, the first one without a comment of ours, by chain.
     """
 
     family: Family
@@ -197,6 +198,7 @@ class State(Frozen, frozen=True):
     placed: tuple[Placed, ...] = ()
     recorded: frozenset[str] = frozenset()
     others: Mapping[str, tuple[str, ...]] = {}
+    strange: Mapping[str, str] = {}
 
     @property
     def program(self) -> str:
