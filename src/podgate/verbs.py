@@ -165,11 +165,20 @@ async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     """Remove what is ours, and what was kept."""
     with only_one(feature.name):
         plans = [(step.name, await bring_to(step, step.empty)) for step in feature.steps(settings)]
-        forgot = KeptDirectory(Path(settings.state_dir)).forget()
+        forgot = _forget(settings.state_dir)
     rows = [{"step": name, "removed": str(plan) if plan else ""} for name, plan in plans]
     lines = [f"{row['step']}: {row['removed']}" for row in rows if row["removed"]]
     lines += [f"{settings.state_dir}: removed what was kept there"] if forgot else []
     return Answered("\n".join(lines) or "nothing of ours was there", {"steps": rows, "kept_removed": forgot})
+
+
+def _forget(state_dir: str) -> bool:
+    """Remove what was kept; say whether there was anything."""
+    try:
+        return KeptDirectory(Path(state_dir)).forget()
+    except OSError as error:
+        message = f"{state_dir}: what was kept there cannot be removed ({error.strerror}): remove it by hand"
+        raise ApplyError(message, "StateNotRemoved") from error
 
 
 def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:

@@ -229,6 +229,38 @@ def test_a_follower_sees_the_oldest_change_that_it_has_not_followed() -> None:
     assert play(story).follower.followed == [({}, {"a": "2"})]
 
 
+def test_a_watch_that_fails_is_opened_again_and_what_was_missed_is_put_right() -> None:
+    async def story(rig: Rig) -> None:
+        rig.first.fail_watches = 4
+        rig.publish({"a": "1"})
+        await rig.settled()
+        rig.first.state["a"] = "foreign"  # nobody tells
+        await rig.settled()
+        await asyncio.sleep(10)
+        rig.first.drift("a", "foreign")
+        await rig.settled()
+
+    heard = play(story).heard
+    assert heard.failures == [("first watch", "watching failed")] * 4
+    assert heard.recoveries == ["first watch"]
+    assert heard.drifts == ["a changed"]
+
+
+def test_a_follower_that_failed_is_told_to_work_again() -> None:
+    async def story(rig: Rig) -> None:
+        rig.follower.fail = 3
+        rig.publish({"a": "1"})
+        await rig.settled()
+        await asyncio.sleep(10)
+        rig.publish({"a": "2"})
+        await rig.settled()
+        await asyncio.sleep(1)
+
+    heard = play(story).heard
+    assert [name for name, _ in heard.failures] == ["first follower"] * 3
+    assert heard.recoveries == ["first follower"]
+
+
 def test_a_failing_follower_never_blocks_its_step() -> None:
     async def story(rig: Rig) -> None:
         rig.follower.fail = 10_000

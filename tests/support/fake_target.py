@@ -33,6 +33,7 @@ class FakeTarget:
         self.state: dict[str, str] = dict(state or {})
         self.fail_reads = 0
         self.fail_applies = 0
+        self.fail_watches = 0
         self.reads = 0
         self.plans: list[FakePlan] = []
         self.slow = 0.0
@@ -69,6 +70,9 @@ class FakeTarget:
         return refused
 
     async def signals(self) -> AsyncIterator[Signal]:
+        if self.fail_watches:
+            self.fail_watches -= 1
+            raise ApplyError("watching failed", "WatchFailed")
         while True:
             yield await self._signals.get()
 
@@ -103,6 +107,7 @@ class Heard:
     def __init__(self) -> None:
         self.commits: list[Applied] = []
         self.failures: list[tuple[str, str]] = []
+        self.recoveries: list[str] = []
         self.drifts: list[str] = []
         self.refusals: dict[str, Mapping[Key, str]] = {}
 
@@ -111,6 +116,9 @@ class Heard:
 
     def failed(self, step: str, error: ApplyError, failures: int) -> None:
         self.failures.append((step, str(error)))
+
+    def recovered(self, step: str) -> None:
+        self.recoveries.append(step)
 
     def drifted(self, step: str, what: str) -> None:
         self.drifts.append(what)

@@ -27,7 +27,7 @@ from podgate.observe.pages import Listen, Page, PageServer
 StatesT = TypeVar("StatesT")
 
 RETRY: Final = 2.0
-"""Seconds until a source that failed, or an address that was in use, is tried again."""
+"""Seconds until a source that failed, an address that was in use or a directory that was full is tried again."""
 
 
 class Sources(Frozen, frozen=True):
@@ -137,13 +137,14 @@ class Host(Generic[StatesT]):
     async def _keep(self) -> None:
         while True:
             await self._board.next_commit()
-            if self._board.settled():
-                self._save_newest()
+            while self._board.settled() and not self._save_newest():  # noqa: ASYNC110 - nothing tells of free space
+                await asyncio.sleep(RETRY)
 
-    def _save_newest(self) -> None:
+    def _save_newest(self) -> bool:
+        """Keep what the newest compile asked to keep; say whether that is on disk now."""
         compiled = self._board.compiled
         if compiled is None or not compiled.keep or compiled.keep == self._saved:
-            return
+            return True
         try:
             self._kept.save(compiled.keep)
         except OSError as error:
@@ -153,9 +154,10 @@ class Host(Generic[StatesT]):
                 " set --state-dir; until then, a restart with a bad configuration reads it back from the rules",
                 "StateNotKept",
             )
-        else:
-            self._saved = compiled.keep
-            self._status.mended("state directory")
+            return False
+        self._saved = compiled.keep
+        self._status.mended("state directory")
+        return True
 
     async def _load_kept(self) -> Mapping[str, bytes]:
         """Give what was kept: from the state directory, else read back from our own state in the targets."""

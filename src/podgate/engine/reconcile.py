@@ -6,15 +6,18 @@ Invariant: what is called committed is what the target holds; after any doubt it
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from podgate.engine.pacing import Pace
-from podgate.joints import ApplyError, Compiled, Drifted, Follower, Key, Plan, Refused, Step
+from podgate.joints import ApplyError, Compiled, Drifted, Follower, Key, Plan, Refused, Signal, Step
 from podgate.model.frozen import Frozen
 
 S = TypeVar("S")
 P = TypeVar("P", bound=Plan)
 StatesT = TypeVar("StatesT")
+
+STEADY: Final = 1.0
+"""Seconds after which a watch that was opened again counts as working."""
 
 
 class Applied(Frozen, frozen=True):
@@ -36,6 +39,10 @@ class Report(Protocol):
 
     def failed(self, step: str, error: ApplyError, failures: int) -> None:
         """Tell that an attempt failed, and how many did in a row."""
+        ...
+
+    def recovered(self, step: str) -> None:
+        """Tell that what failed beside the passes, as a step's watch or follower, works again."""
         ...
 
     def drifted(self, step: str, what: str) -> None:
@@ -125,15 +132,34 @@ class StepTask(Generic[StatesT, S, P]):
             group.create_task(self._serve(), name=f"{self._step.name} loop")
 
     async def _listen(self) -> None:
-        async for signal in self._step.target.signals():
-            if isinstance(signal, Drifted):
+        """Hear the target's signals; while it cannot be watched, every retry has the step read everything again."""
+        loop, name, pace = asyncio.get_running_loop(), f"{self._step.name} watch", Pace()
+        while True:
+            began = loop.time()
+            steady = loop.call_later(STEADY, self._report.recovered, name) if pace.failures else None
+            try:
+                async for signal in self._step.target.signals():
+                    self._hear(signal)
+                raise RuntimeError(f"the signals of {self._step.name} ended by themselves")
+            except ApplyError as error:
+                pace = (Pace() if loop.time() >= began + STEADY else pace).failed(loop.time(), self._jitter())
                 self._have, self._drifted = None, True
-                self._pace = self._pace.drifted()
-                self._report.drifted(self._step.name, signal.what)
                 self._bell.set()
-            elif isinstance(signal, Refused):
-                self._refused[signal.key] = signal.why
-                self._report.refused(self._step.name, dict(self._refused))
+                self._report.failed(name, error, pace.failures)
+            finally:
+                if steady is not None:
+                    steady.cancel()
+            await asyncio.sleep(pace.wait(loop.time()))
+
+    def _hear(self, signal: Signal) -> None:
+        if isinstance(signal, Drifted):
+            self._have, self._drifted = None, True
+            self._pace = self._pace.drifted()
+            self._report.drifted(self._step.name, signal.what)
+            self._bell.set()
+        elif isinstance(signal, Refused):
+            self._refused[signal.key] = signal.why
+            self._report.refused(self._step.name, dict(self._refused))
 
     async def _serve(self) -> None:
         while True:
@@ -239,6 +265,8 @@ class FollowerTask(Generic[S]):
                 pace = pace.failed(loop.time(), self._jitter())
                 self._report.failed(f"{self._step} follower", error, pace.failures)
             else:
+                if pace.failures:
+                    self._report.recovered(f"{self._step} follower")
                 pace = pace.committed(loop.time(), healed=False)
 
     def _retry(self, before: S, after: S) -> None:

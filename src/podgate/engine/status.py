@@ -66,9 +66,7 @@ class Status:
         self._committed[step] = (applied.generation, self._clock())
         self._counters.add(f"{self._prefix}_sync_total", step=step, result="success")
         self._counters.observe(f"{self._prefix}_sync_duration_seconds", applied.seconds, step=step)
-        if self._failures.pop(step, None) is not None:
-            news = self._repeats.ended(step)
-            self._log.info("step works again", step=step, repeated=news.repeated if news else 0)
+        self.recovered(step)
         if applied.healed:
             self._counters.add(f"{self._prefix}_drift_healed_total", step=step)
         if applied.plan:
@@ -83,6 +81,13 @@ class Status:
         self._counters.add(f"{self._prefix}_errors_total", reason=error.reason)
         if self._repeats.saw(step, str(error)):
             self._log.error("step failed", step=step, reason=error.reason, error=str(error))
+
+    def recovered(self, step: str) -> None:
+        """Note that a step, or its watch or follower, works; log it when it did not."""
+        if self._failures.pop(step, None) is not None:
+            self._news.set()
+            news = self._repeats.ended(step)
+            self._log.info("step works again", step=step, repeated=news.repeated if news else 0)
 
     def drifted(self, step: str, what: str) -> None:
         """Note a foreign change."""
