@@ -156,10 +156,10 @@ class IptablesTarget:
 
     def _is_in_use(self) -> bool:
         """Whether anybody has made the table; asking for it with iptables-legacy would make it."""
-        if self.binary == "legacy":
-            with self._inside():
-                return _TABLE in legacy_tables(self.family)
         with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
+            if self.binary == "legacy":
+                with self._inside():
+                    return _TABLE in legacy_tables(self.family)
             try:
                 return table_is_dormant(self._connected(), int(FAMILIES[self.family]), _TABLE) is not None
             except NetlinkError as problem:
