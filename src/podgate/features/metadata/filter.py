@@ -11,6 +11,8 @@ The order of the checks is that of v0.1.12, with its messages; what it did not c
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from podgate.features.metadata import v0112
 from podgate.features.metadata.fields import Seen, host_names, look, with_host, without_port
 from podgate.features.metadata.profiles import GCE, V0112, Profile, Switch
@@ -144,7 +146,8 @@ class Decider:
             if self.filter.audit:
                 let_through = _audited_target(request, target, found)
                 if let_through:
-                    return self._forward(request, seen, target, let_through, found, applied.client)
+                    verdict = self._forward(request, seen, target, applied.client, found.rule)
+                    return replace(verdict, reason=found.reason, target=let_through, audited=True)
             return Verdict(
                 action="deny",
                 reason=found.reason,
@@ -154,8 +157,7 @@ class Decider:
                 allow=found.allow,
                 client=applied.client,
             )
-        assert isinstance(target, Target)  # noqa: S101 - an Odd target always meets an objection
-        return self._forward(request, seen, target, target.raw, found, applied.client)
+        return self._forward(request, seen, target, applied.client, found)
 
     def _applied(self, source: str) -> _Applied:
         if self.filter.strictest:
@@ -192,9 +194,7 @@ class Decider:
         """Answer a target that is never forwarded: with what v0.1.12 said, where it refused it too."""
         if self.filter.profile.name in _OLD_PROFILES:
             old = v0112.old_answer(raw)
-            if old is not None and old.reason != "UnknownApi":
-                return _Objection(old.reason, old.message, old.rule)
-            if old is not None and odd.reason != "ForeignTarget":
+            if old is not None:
                 return _Objection(old.reason, old.message, old.rule)
         return _Objection(odd.reason, f"{v0112.UNSAFE}: {odd.what}", "target")
 
@@ -225,27 +225,24 @@ class Decider:
         lower = host.lower()
         return lower in self._hosts or without_port(lower) in _OWN_HOSTS
 
-    def _forward(
-        self, request: Request, seen: Seen, target: Target | Odd, raw: bytes, found: _Objection | str, client: str
-    ) -> Verdict:
-        sent, waits, redact, path = seen.sent, False, "", ""
+    def _forward(self, request: Request, seen: Seen, target: Target | Odd, client: str, rule: str) -> Verdict:
+        """Give the verdict that forwards; an Odd target, which only an audit forwards, has no bytes yet."""
+        sent, waits, redact, path, raw = seen.sent, False, "", "", b""
         host = seen.host or self._default_host
         if isinstance(target, Target):
-            path, host = target.path, target.host or host
+            path, raw, host = target.path, target.raw, target.host or host
             redact = self._usual.redacted(path)
             waits = any(key == "wait_for_change" and (value or "").lower() not in _NO for key, value in target.pairs)
         if host != seen.host:
             sent = with_host(sent, host)
         if redact:
             sent = tuple(field for field in sent if field[0].lower() not in (b"accept-encoding", b"range"))
-        audited = isinstance(found, _Objection)
         return Verdict(
             action="forward",
-            reason=found.reason if isinstance(found, _Objection) else "Allowed",
-            rule=found.rule if isinstance(found, _Objection) else found,
+            reason="Allowed",
+            rule=rule,
             target=raw,
             headers=sent,
-            audited=audited,
             waits=waits,
             token=self._token_use(request, path, sent),
             redact=redact,

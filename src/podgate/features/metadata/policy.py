@@ -1,0 +1,27 @@
+"""policy: the kind MetadataPolicy, as Kubernetes has it.
+
+Here: the struct of the object and its Kind value. Not here: the spec, which files hold too (spec.py).
+Invariant: the object decodes whatever its spec holds; compile.py reads that and complains about the field.
+"""
+
+from typing import Any, Final
+
+from podgate.model.kinds.meta import ApiStruct, ObjectMeta
+from podgate.model.snapshot import Kind
+
+
+class MetadataPolicy(ApiStruct, frozen=True, rename="camel", gc=False):
+    """Rules for some Pods of the cluster, or for all."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Any = None
+
+
+METADATA_POLICY: Final[Kind[MetadataPolicy]] = Kind(
+    group="podgate.dev",
+    version="v1alpha1",
+    kind="MetadataPolicy",
+    plural="metadatapolicies",
+    namespaced=False,
+    decodes_to=MetadataPolicy,
+)
