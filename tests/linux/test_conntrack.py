@@ -1,0 +1,50 @@
+"""ctnetlink against the real kernel: entries are listed as the conntrack program lists them, and one is deleted."""
+
+import socket
+
+import pytest
+
+from podgate.linux.conntrack import NETLINK_NETFILTER, delete, entries, parsed
+from podgate.linux.netlink import Connection
+from tests.support.packet_lab import EXT, POD, packet_lab
+
+pytestmark = pytest.mark.kernel
+FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+
+NAT = """
+table {family} t {{
+    chain c {{
+        type nat hook postrouting priority 100;
+        oifname "eth0" masquerade
+    }}
+}}
+"""
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_entries_are_listed_and_one_is_deleted(version: int) -> None:
+    with packet_lab() as lab, lab.flow("pod") as udp, lab.flow("pod", protocol="tcp") as tcp:
+        lab.node.run("nft", "-f", "-", text=NAT.format(family="ip" if version == 4 else "ip6"))
+        udp.seen_by(EXT[version])
+        tcp.seen_by(EXT[version])
+
+        def work() -> tuple[list[int], list[bool], list[int]]:
+            with Connection(NETLINK_NETFILTER) as connection:
+                before = list(entries(connection, FAMILIES[version]))
+                first = next(entry for entry in before if entry.original.protocol == socket.IPPROTO_UDP)
+                assert first.original.source == socket.inet_pton(FAMILIES[version], POD[version])
+                assert first.original.destination_port == 7777
+                assert first.reply.destination != first.original.source
+                deleted = [delete(connection, first), delete(connection, first)]
+                after = list(entries(connection, FAMILIES[version]))
+            return [entry.original.protocol for entry in before], deleted, [entry.original.protocol for entry in after]
+
+        before, deleted, after = lab.node.call(work)
+        assert sorted(before) == [socket.IPPROTO_TCP, socket.IPPROTO_UDP]
+        assert deleted == [True, False]
+        assert after == [socket.IPPROTO_TCP]
+
+
+def test_what_is_no_entry_is_left_out() -> None:
+    assert parsed(bytes(4)) is None
+    assert parsed(bytes(4) + b"\x08\x00\x01\x00abcd") is None
