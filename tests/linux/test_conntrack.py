@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from podgate.linux.conntrack import NETLINK_NETFILTER, delete, entries, parsed
-from podgate.linux.netlink import Connection
+from podgate.linux.netlink import Connection, attribute
 from tests.support.packet_lab import EXT, POD, packet_lab
 
 pytestmark = pytest.mark.kernel
@@ -47,4 +47,4 @@ def test_entries_are_listed_and_one_is_deleted(version: int) -> None:
 
 def test_what_is_no_entry_is_left_out() -> None:
     assert parsed(bytes(4)) is None
-    assert parsed(bytes(4) + b"\x08\x00\x01\x00abcd") is None
+    assert parsed(bytes(4) + attribute(1, attribute(1, b""))) is None
