@@ -167,7 +167,7 @@ def test_help_names_every_flag_of_a_verb(capsys: pytest.CaptureFixture[str], ver
     fields = {each.flag.removeprefix("--") for each in options_of(Settings) if not each.verbs or verb in each.verbs}
     named = flags_in_help(capsys, verb)
     assert set(PROMISED[verb].split()) <= named
-    assert named - {"from", "output"} == fields
+    assert named - {"from", "out", "output"} == fields
 
 
 def test_no_verb_takes_a_flag_that_does_nothing_there(capsys: pytest.CaptureFixture[str]) -> None:

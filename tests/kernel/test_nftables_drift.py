@@ -126,3 +126,27 @@ def test_a_change_before_the_watch_is_told(namespace: NetNamespace, open_target:
             assert "before it was watched" in str(await anext(aiter(target.signals())))
 
     asyncio.run(run())
+
+
+def test_another_table_that_changes_before_the_watch_is_not_ours(
+    namespace: NetNamespace, open_target: OpenTarget
+) -> None:
+    """A feature has a table per family, in one process: writing one must not send the other back to reading."""
+
+    async def run() -> None:
+        target, seen = open_target(namespace), list[Signal]()
+        await target.apply(target.diff(await target.read(), keeping("10.0.0.0/8")))
+        namespace.run("nft", "add", "table", "ip6", TABLE)
+
+        async def watch() -> None:
+            async for signal in target.signals():
+                seen.append(signal)  # noqa: PERF401 - it is looked at while it grows
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(watch())
+            await asyncio.sleep(0)
+            await _settled(namespace, seen, 1)
+            task.cancel()
+        assert seen == [Drifted("chain the-end added or changed")]
+
+    asyncio.run(run())

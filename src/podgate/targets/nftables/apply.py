@@ -79,6 +79,7 @@ class NftablesTarget:
         self._connection: Connection | None = None
         self._drift = Drift(self._number, table)
         self._seen: int | None = None
+        self._held: State | None = None  # what the table held when ``_seen`` was the generation
 
     def close(self) -> None:
         """Close the socket; the next call opens another."""
@@ -100,7 +101,7 @@ class NftablesTarget:
                 state = self._read_once(connection)
                 wait_for_transactions(connection)
                 if generation(connection) == before:
-                    self._seen = before
+                    self._seen, self._held = before, state
                     return state
         raise ApplyError(
             f"others changed the ruleset during each of {_READ_ATTEMPTS} attempts to read table {self.family} "
@@ -153,6 +154,7 @@ class NftablesTarget:
         """
         if not plan:
             return {}
+        self._held = None
         with _mapped(f"writing table {self.family} {self.table}"):
             before = generation(self._connected())
             if plan.is_structural:
@@ -165,7 +167,7 @@ class NftablesTarget:
                         raise
                     await self._load(replaced_sets(plan))
             if self._seen == before:
-                self._seen = generation(self._connected())
+                self._seen, self._held = generation(self._connected()), plan.want
         return {}
 
     async def _apply_text(self, plan: Plan) -> None:
@@ -209,8 +211,8 @@ class NftablesTarget:
         with listener:
             with _mapped(f"watching table {self.family} {self.table}"):
                 now = generation(self._connected())
-            if self._seen is not None and now != self._seen:
-                yield Drifted("the ruleset changed before it was watched")
+            if self._seen is not None and now != self._seen and await self._changed():
+                yield Drifted("the table changed before it was watched")
             while True:
                 try:
                     what = self._drift.foreign(await listener.receive())
@@ -219,6 +221,11 @@ class NftablesTarget:
                     what = "notifications were lost"
                 if what:
                     yield Drifted(what)
+
+    async def _changed(self) -> bool:
+        """Say whether the table holds something else than it did; other tables, as our other family's, do not count."""
+        held = self._held
+        return held is None or bool(diff(await self.read(), held))
 
     def _inside(self) -> contextlib.AbstractContextManager[None]:
         return inside_network(self._namespace) if self._namespace is not None else contextlib.nullcontext()
