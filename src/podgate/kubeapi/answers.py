@@ -14,7 +14,7 @@ from podgate.model.frozen import Frozen
 from podgate.model.kinds.meta import ApiStruct
 
 EXPIRED: Final = 410
-TOO_MANY: Final = 429
+UNAVAILABLE: Final = 503
 _SHOWN: Final = 300
 """Characters of a foreign message that are kept: more tells nobody more."""
 

@@ -61,10 +61,12 @@ class Snapshot(Frozen, frozen=True):
     Attributes:
         kinds: what there is of each kind, or why it cannot be listed.
         faults: complaints about what the source read: a file that does not parse, an object that does not decode.
+        pending: objects wanted by name that the source has not heard about yet: whether they exist is unknown.
     """
 
     kinds: Mapping[str, Listed[Any] | Absent] = {}
     faults: tuple[Problem, ...] = ()
+    pending: frozenset[ObjectRef] = frozenset()
 
     def objects(self, kind: Kind[T]) -> Table[ObjectRef, T]:
         """Give the objects of a kind; an absent kind has none. Ask ``kinds`` where the difference matters."""

@@ -1,0 +1,198 @@
+"""KubeSource: a Kubernetes API as a source of snapshots.
+
+Here: one task per watch, the snapshot made of their tables, single objects by name. Not here: what answers mean
+(watching.py), HTTP (podgate.kubeapi).
+Invariant: there is no snapshot before every watched kind is Listed or Absent; afterwards a watch that fails changes
+nothing, and one kind never waits for another.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+from podgate.kubeapi.connection import AccessError, Connection, UnreachableError
+from podgate.kubeapi.frames import Decoder, Lines, NotAFrame
+from podgate.model.frozen import ObjectRef
+from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
+from podgate.model.table import Table
+from podgate.sources.kube.merging import Merging
+from podgate.sources.kube.wanted import watches_for
+from podgate.sources.kube.watching import Pace, Watching
+
+Report = Callable[[str, str], None]
+"""Told of a watch, by its name, what is wrong with it; an empty text when nothing is."""
+
+
+def _silent(_watch: str, _trouble: str) -> None:
+    """Report to nobody."""
+
+
+class KubeSource:
+    """The objects that some watches ask for, from an API server.
+
+    Args:
+        connection: used while ``values`` is iterated, and opened by it.
+        watches: what is watched from the start.
+        by_name: kinds of which single objects may be wanted; each is in the snapshot, with the wanted objects alone.
+        report: told what goes wrong and when it is mended.
+        pace: how long is waited.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        watches: Iterable[Watch],
+        *,
+        by_name: Iterable[Kind[Any]] = (),
+        report: Report = _silent,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+    ) -> None:
+        self._connection = connection
+        self._report = report
+        self._pace = pace
+        self._watchings = [Watching(watch, pace) for watch in dict.fromkeys(watches)]
+        kinds = list(dict.fromkeys(watching.watch.kind.kind for watching in self._watchings))
+        self._by_name = {kind.kind: kind for kind in by_name if kind.kind not in kinds}
+        self._merging = {kind: Merging() for kind in (*kinds, *self._by_name)}
+        self._wanted: frozenset[ObjectRef] = frozenset()
+        self._named: dict[Watch, Watching] = {}
+        self._retired: tuple[Watching, ...] = ()
+        self._tables: dict[str, Table[ObjectRef, Any]] = {}
+        self._changed = asyncio.Event()
+        self._wanted_changed = asyncio.Event()
+
+    def want(self, refs: frozenset[ObjectRef]) -> None:
+        """Fetch these objects by name, and no others any more."""
+        if refs != self._wanted:
+            self._wanted = refs
+            self._wanted_changed.set()
+            self._changed.set()
+
+    async def values(self) -> AsyncIterator[Snapshot]:
+        """Give the snapshot once it is whole, then each one that differs; whatever the API does, it never ends."""
+        async with self._connection, asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._follow(each), name=_name(each.watch)) for each in self._watchings]
+            if self._by_name:
+                tasks.append(group.create_task(self._follow_wanted(), name="wanted objects"))
+            if not self._watchings:
+                self._changed.set()
+            try:
+                while True:
+                    await self._changed.wait()
+                    self._changed.clear()
+                    if all(watching.answered for watching in self._watchings):
+                        yield self._snapshot()
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    def _snapshot(self) -> Snapshot:
+        kinds: dict[str, Listed[Any] | Absent] = {}
+        for kind, merging in self._merging.items():
+            if kind in self._by_name:
+                kinds[kind] = self._single(kind, merging)
+            else:
+                kinds[kind] = merging([each for each in self._watchings if each.watch.kind.kind == kind])
+        everything = (*self._watchings, *self._named.values())
+        faults = tuple(watching.faults[ref] for watching in everything for ref in sorted(watching.faults))
+        return Snapshot(kinds, faults, self._pending())
+
+    def _single(self, kind: str, merging: Merging) -> Listed[Any] | Absent:
+        streams = [*self._named.values(), *self._retired]
+        entry = merging([watching for watching in streams if watching.watch.kind.kind == kind])
+        if isinstance(entry, Absent):
+            return entry
+        before = self._tables.get(kind, Table[ObjectRef, Any]())
+        found = {ref: entry.objects[ref] for ref in self._wanted if ref in entry.objects}
+        self._tables[kind] = before.updated(found, [ref for ref in before if ref not in found])
+        return Listed(self._tables[kind])
+
+    def _pending(self) -> frozenset[ObjectRef]:
+        """Give the wanted objects about which the API has not answered yet."""
+        if not self._by_name:
+            return frozenset()
+        known: set[ObjectRef] = set()
+        for watching in self._named.values():
+            if watching.answered:
+                known.update(ref for ref in self._wanted if _covers(watching.watch, ref))
+        return frozenset(ref for ref in self._wanted if ref.kind in self._by_name and ref not in known)
+
+    async def _follow(self, watching: Watching) -> None:
+        """Run one watch for ever."""
+        name, decoder = _name(watching.watch), Decoder(watching.watch.kind)
+        while True:
+            await asyncio.sleep(watching.pause(random.random()))  # noqa: S311 - jitter, no secret
+            try:
+                changed = await self._ask(watching, decoder)
+            except (UnreachableError, AccessError, NotAFrame) as error:
+                changed = watching.lost(str(error))
+            self._tell(changed)
+            self._report(name, watching.trouble)
+
+    async def _ask(self, watching: Watching, decoder: Decoder) -> bool:
+        """Do one request to its end."""
+        pages = watching.pages
+        request = watching.request(random.random())  # noqa: S311
+        if pages:
+            answer = await self._connection.send(request)
+            return watching.refused(answer.refused) if answer.refused else watching.page(decoder.page(answer.body))
+        async with self._connection.stream(request) as stream:
+            if stream.refused:
+                return watching.refused(stream.refused)
+            lines = Lines()
+            async for chunk in stream.chunks():
+                whole = lines.feed(chunk)
+                if not whole:
+                    continue
+                troubled = bool(watching.trouble)
+                self._tell(watching.batch(decoder.batch(whole)))
+                if watching.over:
+                    return False
+                if troubled and not watching.trouble:
+                    self._report(_name(watching.watch), "")
+        return watching.ended()
+
+    def _tell(self, changed: bool) -> None:
+        if changed:
+            self._changed.set()
+
+    async def _follow_wanted(self) -> None:
+        """Run the streams of single objects, as many and for as long as they are wanted."""
+        async with asyncio.TaskGroup() as group:
+            tasks: dict[Watch, asyncio.Task[None]] = {}
+            while True:
+                wanted = watches_for(self._wanted, self._by_name)
+                for watch in tasks.keys() - set(wanted):
+                    tasks.pop(watch).cancel()
+                    # What it gave counts until the streams that take over have answered.
+                    self._retired = (*self._retired, self._named.pop(watch))
+                    self._report(_name(watch), "")
+                for watch in wanted:
+                    if watch not in tasks:
+                        self._named[watch] = Watching(watch, self._pace)
+                        tasks[watch] = group.create_task(self._follow(self._named[watch]), name=_name(watch))
+                await self._until_answered_or_changed()
+
+    async def _until_answered_or_changed(self) -> None:
+        self._changed.set()
+        while not self._wanted_changed.is_set():
+            if self._retired and all(watching.answered for watching in self._named.values()):
+                self._retired = ()
+                self._changed.set()
+            if not self._retired:
+                await self._wanted_changed.wait()
+            else:
+                await asyncio.sleep(self._pace.between)
+        self._wanted_changed.clear()
+
+
+def _covers(watch: Watch, ref: ObjectRef) -> bool:
+    by_name = watch.field_selector.removeprefix("metadata.name=")
+    return (watch.kind.kind, watch.namespace) == (ref.kind, ref.namespace) and by_name in ("", ref.name)
+
+
+def _name(watch: Watch) -> str:
+    """Name a watch for reports: the kind, and what narrows it."""
+    narrowed = (watch.namespace, watch.label_selector, watch.field_selector)
+    return " ".join(("watch", watch.kind.kind, *(part for part in narrowed if part)))

@@ -1,0 +1,280 @@
+"""Watching: one list and watch as a state machine, from what the API answers to a table of objects. Pure.
+
+Here: what to ask next, what an answer changes, how long to wait. Not here: sending, clocks, randomness (source.py).
+Invariant: the table is always what the API held at one moment: a list counts when it is whole, and until then what was
+there before stays. An API that does not answer changes nothing.
+
+    stream   all objects as events, then changes (KEP-3157)  --refused-->  pages
+    pages    a list in pages                                 --410 amid--> pages, in one piece
+    changes  since a resource version                        --410-->      stream or pages
+"""
+
+from typing import Any, Final, Literal
+
+from podgate.kubeapi.answers import UNAVAILABLE, Refusal
+from podgate.kubeapi.frames import Batch, Bookmark, Broken, Event, Gone, Page, Put
+from podgate.kubeapi.requests import PAGE, Request, follow, list_page, stream_all
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.problems import Problem
+from podgate.model.snapshot import Watch
+from podgate.model.table import Table
+
+Why = Literal["not installed", "forbidden"]
+_ABSENT: Final[dict[int, Why]] = {403: "forbidden", 404: "not installed"}
+_NO_STREAMING: Final = (400, 422)
+_PROGRESS: Final = "RequestWatchProgress"
+"""In the message of an API server whose etcd is older than 3.4.31 or 3.5.13: it cannot stream lists."""
+
+
+class Pace(Frozen, frozen=True):
+    """How long is waited, in seconds, and how often a no is doubted.
+
+    Attributes:
+        first: after the first failure; each further one waits twice as long.
+        longest: at most, before jitter; also between attempts at a kind that is absent.
+        between: after a watch that the server ended as agreed, so that no server makes us spin.
+        lasting: the length of one watch, which jitter up to doubles.
+        doubted: refusals (403, 404) until a kind that was never listed is absent; one may be a server that starts.
+        doubted_listed: the same for a kind that was listed: an API server that starts refuses for a while (its own
+            watches of roles and kinds are not there yet), and that must not take objects away.
+    """
+
+    first: float = 0.5
+    longest: float = 30.0
+    between: float = 0.05
+    lasting: int = 300
+    doubted: int = 2
+    doubted_listed: int = 6
+
+
+class Watching:
+    """The state of one list and watch. Ask ``pause`` and ``request``, then tell what came of it.
+
+    Attributes:
+        watch: what is watched.
+        objects: what there is.
+        listed: whether ``objects`` is a whole list (maybe an old one).
+        absent: why there is no list, once that is sure.
+        faults: objects that do not fit their kind; the value of before counts.
+        trouble: what is wrong now, for people; empty when nothing is.
+        over: whether the server has said no inside of the watch, which must be left then.
+    """
+
+    def __init__(self, watch: Watch, pace: Pace = Pace()) -> None:  # noqa: B008 - frozen
+        self.watch = watch
+        self.objects: Table[ObjectRef, Any] = Table()
+        self.listed = False
+        self.absent: Why | None = None
+        self.faults: dict[ObjectRef, Problem] = {}
+        self.trouble = ""
+        self.over = False
+        self.resource_version = ""
+        self._pace = pace
+        self._mode: Literal["stream", "pages", "changes"] = "stream"
+        self._streams = True
+        self._token = ""
+        self._limit = PAGE
+        self._staged: dict[ObjectRef, Any] = {}
+        self._staged_faults: dict[ObjectRef, Problem] = {}
+        self._failures = 0
+        self._refusals = 0
+        self._asked_to_wait = 0.0
+        self._heard = False
+
+    @property
+    def answered(self) -> bool:
+        """Whether the kind is Listed or Absent."""
+        return self.listed or self.absent is not None
+
+    @property
+    def pages(self) -> bool:
+        """Whether the next request is answered by a page, not by a watch."""
+        return self._mode == "pages"
+
+    # What to do next.
+
+    def pause(self, jitter: float) -> float:
+        """Seconds to wait before the next request; ``jitter``, from 0 to 1, spreads clients over half to all of it."""
+        if self.absent is not None:
+            wait = self._pace.longest
+        elif self._failures:
+            wait = min(self._pace.first * 2.0 ** min(self._failures - 1, 16), self._pace.longest)
+        elif self._token or not self.listed:
+            wait = 0.0
+        else:
+            wait = self._pace.between
+        # What the server asks for is never undercut.
+        return max(wait * (0.5 + jitter / 2), self._asked_to_wait * (1 + jitter / 4))
+
+    def request(self, jitter: float) -> Request:
+        """Give the next request."""
+        self._asked_to_wait = 0.0
+        self._heard = self.over = False
+        seconds = round(self._pace.lasting * (1 + jitter))
+        if self._mode == "changes":
+            return follow(self.watch, self.resource_version, seconds)
+        if self._mode == "stream":
+            self._stage_afresh()
+            return stream_all(self.watch, seconds)
+        if not self._token:
+            self._stage_afresh()
+        return list_page(self.watch, self._token, self._limit)
+
+    def _stage_afresh(self) -> None:
+        self._staged, self._staged_faults = {}, {}
+
+    # What came of it. Each says whether something changed for the reader of the snapshot.
+
+    def page(self, page: Page) -> bool:
+        """Take one page of a list."""
+        for event in page.events:
+            self._stage(event)
+        self._token = page.token
+        if page.token:
+            return False
+        return self._complete(page.resource_version)
+
+    def batch(self, batch: Batch) -> bool:
+        """Take some events of a watch. After a refusal among them (``over`` says so) the watch must be left."""
+        changed = False
+        live: list[Event] = []
+        for event in batch.events:
+            if isinstance(event, Refusal):
+                self.over = True
+                return self._apply(live) | self._error(event) | changed
+            if self._mode == "changes":
+                live.append(event)
+            elif isinstance(event, Bookmark):
+                # Of an initial stream only the last bookmark says anything: the events come in no order.
+                if event.initial_end:
+                    changed |= self._complete(batch.resource_version)
+            else:
+                self._stage(event)
+        changed |= self._apply(live)
+        if self._mode == "changes":
+            self.resource_version = batch.resource_version or self.resource_version
+            self._works()
+        return changed
+
+    def ended(self) -> bool:
+        """Take the server's end of a watch."""
+        if self._mode == "stream":
+            return self.lost("the server ended the stream before all objects were in it")
+        if not self._heard:
+            self._failures += 1
+        return False
+
+    def lost(self, why: str) -> bool:
+        """Take a connection that could not be made, broke, fell silent, or carried nonsense."""
+        self._heard = False
+        self._failures += 1
+        if self._mode == "stream" and self._failures > 1:
+            self._mode = "pages"
+        self._complain(why)
+        return False
+
+    def refused(self, refusal: Refusal) -> bool:
+        """Take a no of the server instead of an answer."""
+        self._asked_to_wait = refusal.retry_after
+        if self._mode == "stream" and self._cannot_stream(refusal):
+            return False
+        if refusal.code in _ABSENT and not refusal.expired:
+            return self._unavailable(refusal)
+        return self._error(refusal)
+
+    def _error(self, refusal: Refusal) -> bool:
+        self._heard = False
+        self._asked_to_wait = refusal.retry_after
+        if refusal.expired:
+            self._list_again()
+        elif self._mode == "stream" and self._cannot_stream(refusal):
+            return False
+        self._failures += 1
+        self._complain(str(refusal))
+        return False
+
+    def _cannot_stream(self, refusal: Refusal) -> bool:
+        """Fall back to pages: for good where the server says that it cannot, else for this list."""
+        if refusal.code in _NO_STREAMING or _PROGRESS in refusal.message:
+            self._streams = False
+        elif refusal.code < 500 or refusal.code == UNAVAILABLE:
+            return False
+        self._mode, self._token = "pages", ""
+        return True
+
+    def _list_again(self) -> None:
+        if self._mode == "pages":
+            # The list was slower than the server's memory: in one piece it cannot expire.
+            self._limit = 0 if self._token else PAGE
+        self._mode = "stream" if self._streams and self._mode == "changes" else "pages"
+        self._token = ""
+
+    def _unavailable(self, refusal: Refusal) -> bool:
+        self._heard = False
+        self._failures += 1
+        self._refusals += 1
+        why = _ABSENT[refusal.code]
+        doubted = self._pace.doubted_listed if self.listed else self._pace.doubted
+        changed = False
+        if self._refusals >= doubted and self.absent != why:
+            self.absent, self.listed, changed = why, False, True
+            self.objects, self.faults = Table(), {}
+            self._mode, self._token = ("stream" if self._streams else "pages"), ""
+        self._complain(f"{why} ({refusal})")
+        return changed
+
+    def _stage(self, event: Event) -> None:
+        if isinstance(event, Put):
+            self._staged[event.ref] = event.obj
+            self._staged_faults.pop(event.ref, None)
+        elif isinstance(event, Gone):
+            self._staged.pop(event.ref, None)
+            self._staged_faults.pop(event.ref, None)
+        elif isinstance(event, Broken):
+            self._staged_faults[event.problem.ref] = event.problem
+            before = self._staged.get(event.problem.ref, self.objects.get(event.problem.ref))
+            if before is not None:
+                self._staged[event.problem.ref] = before
+
+    def _complete(self, resource_version: str) -> bool:
+        """Let a whole list count; objects that are equal stay the values that they were."""
+        objects = self.objects.updated(self._staged, [ref for ref in self.objects if ref not in self._staged])
+        changed = not self.listed or objects is not self.objects or self.faults != self._staged_faults
+        self.objects, self.faults = objects, self._staged_faults
+        self._stage_afresh()
+        self.listed, self.absent, self.resource_version = True, None, resource_version
+        self._mode, self._token, self._limit = "changes", "", PAGE
+        self._works()
+        return changed
+
+    def _apply(self, events: list[Event]) -> bool:
+        put: dict[ObjectRef, Any] = {}
+        removed: set[ObjectRef] = set()
+        faults = self.faults
+        for event in events:
+            if isinstance(event, Broken):
+                faults = {**faults, event.problem.ref: event.problem}
+            elif isinstance(event, Put | Gone):
+                if event.ref in faults:
+                    faults = {ref: fault for ref, fault in faults.items() if ref != event.ref}
+                if isinstance(event, Put):
+                    put[event.ref] = event.obj
+                    removed.discard(event.ref)
+                else:
+                    put.pop(event.ref, None)
+                    removed.add(event.ref)
+        objects = self.objects.updated(put, removed)
+        changed = objects is not self.objects or faults != self.faults
+        self.objects, self.faults = objects, faults
+        return changed
+
+    def _works(self) -> None:
+        self._heard = True
+        self._failures = self._refusals = 0
+        self.trouble = ""
+
+    def _complain(self, why: str) -> None:
+        """Say what is wrong, once it is more than a cut that the next request mends."""
+        if self._failures > 1 or self.absent is not None:
+            what = f"{self.watch.kind.kind}{' in ' + self.watch.namespace if self.watch.namespace else ''}"
+            self.trouble = f"cannot watch {what}: {why}"
