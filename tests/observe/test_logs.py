@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.model.secret import Secret
-from podgate.observe.logs import Log, News, Repeats, bridged, escaped, log_for
+from podgate.observe.logs import Log, News, Repeats, as_json, bridged, escaped, log_for
 
 NOON = 1_700_000_000.125  # 2023-11-14T22:13:20.125Z
 
@@ -240,3 +240,9 @@ def test_no_sighting_is_lost(history: list[tuple[str, str | None]]) -> None:
         last = repeats.ended(place)
         silent += last.repeated if last else 0
     assert spoken + silent == sum(fault is not None for _, fault in history)
+
+
+def test_a_value_alone_is_written_as_in_a_record() -> None:
+    assert as_json({"path": "/a\n", "count": 3, "none": None}) == '{"path": "/a\\n", "count": 3, "none": null}'
+    assert Log(io.StringIO(), "text").form == "text"
+    assert Log(io.StringIO()).bind(node="n").form == "json"

@@ -69,6 +69,11 @@ def _json(value: object) -> str:
     return json.dumps(value)
 
 
+def as_json(value: object) -> str:
+    """Give a value as a record shows it in JSON: on one line, everything that is not printable escaped."""
+    return _json(_plain(value))
+
+
 def _time(seconds: float) -> str:
     """Give RFC 3339 in UTC with milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -101,6 +106,11 @@ class Log:
         self._clock = clock
         self._colour = colour
         self._bound = dict(bound or {})
+
+    @property
+    def form(self) -> Format:
+        """Whether lines are text or JSON."""
+        return self._form
 
     def bind(self, **fields: object) -> "Log":
         """Give a log on the same stream whose records carry these fields too."""

@@ -15,7 +15,7 @@ import socket
 import stat
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Final
+from typing import Final, cast
 
 import h11
 import msgspec
@@ -171,8 +171,8 @@ class _Connection(asyncio.Protocol):
         self._refused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what create_server makes; this tells mypy
-        self._transport = transport
+        # uvloop's transports have all methods of asyncio's, but do not inherit from it.
+        self._transport = transport = cast("asyncio.Transport", transport)
         # A client that does not read holds one answer, not the answers to all that it sent ahead.
         transport.set_write_buffer_limits(high=0)
         self._server.opened(self)
