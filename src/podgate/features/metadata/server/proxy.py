@@ -1,0 +1,287 @@
+"""proxy: what the connections share: the policy in force, the accounts, and what is given up when there is too much.
+
+Here: admission, shedding, deadlines, stopping. Not here: a single connection (client.py, upstream.py), its listening
+socket (targets/listeners).
+Invariant: a new request is always answered: idle connections give way to new ones, long polls to other requests.
+"""
+
+import asyncio
+import resource
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+from podgate.features.metadata.head import Head
+from podgate.features.metadata.server.answers import AnswerHead
+from podgate.features.metadata.server.client import Client
+from podgate.features.metadata.server.counts import Counts
+from podgate.features.metadata.server.decisions import Decision, Decisions, refusal
+from podgate.features.metadata.server.exposure import Exposure
+from podgate.features.metadata.server.journal import Journal
+from podgate.features.metadata.server.limits import READ_SIZE, Limits
+from podgate.features.metadata.server.memory import Memory
+from podgate.features.metadata.server.pool import Address, Pool
+from podgate.model.frozen import Frozen
+from podgate.observe.logs import Log, Repeats
+from podgate.targets.cell.apply import Cell
+
+_SWEEP: Final = 0.5
+"""Seconds between two looks at all deadlines, while there are connections."""
+
+_PRESSURE: Final = 0.85
+"""The part of the memory limit from which on connections are given up."""
+
+_SHED_SHARE: Final = 20
+"""One in so many connections is given up at a time, so that looking for the idlest costs little per connection."""
+
+_FEW: Final = 64
+"""Connections that never matter to memory."""
+
+_OWN_DESCRIPTORS: Final = 64
+"""Descriptors for everything that is no connection."""
+
+
+class Setup(Frozen, frozen=True):
+    """What does not change while the proxy runs.
+
+    Attributes:
+        upstream: the metadata server.
+        exposure: who may connect.
+        limits: the figures.
+        token_hops: the hop limit of an answer that carries an IMDSv2 token.
+    """
+
+    upstream: Address
+    exposure: Exposure = Exposure()
+    limits: Limits = Limits()
+    token_hops: int = 1
+
+
+class Proxy:
+    """Serves clients. Make it anywhere; it works inside ``life``.
+
+    Args:
+        setup: what does not change.
+        cell: holds the Filter in force.
+        log: for everything but requests.
+        journal: makes the access log, or gives None for no log.
+        memory: the limit to keep.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        cell: Cell,
+        log: Log,
+        make_journal: Callable[["Proxy"], Journal | None],
+        memory: Memory | None = None,
+    ) -> None:
+        self.setup = setup
+        self.limits = setup.limits
+        self.exposure = setup.exposure
+        self.view = memoryview(bytearray(READ_SIZE))
+        self.counts = Counts()
+        self.pool = Pool(setup.upstream, setup.limits, self.view, self._end_a_long_poll)
+        self.is_stopping = False
+        self.now = 0.0
+        self.time: Callable[[], float] = lambda: 0.0
+        self.stranger = refusal(403, "NotAdmitted", "This proxy does not serve your address", rule="exposure")
+        self.closed_port = refusal(403, "ClosedPort", "This metadata endpoint is concealed", rule="closed-port")
+        self.loop_found = refusal(508, "Loop", "The upstream of this proxy leads back to it", rule="loop")
+        self._cell = cell
+        self._decisions = Decisions()
+        self._log = log
+        self._repeats = Repeats()
+        self._make_journal = make_journal
+        self._journal: Journal | None = None
+        self._memory = memory or Memory()
+        self._clients: set[Client] = set()
+        self._sources: Counter[str] = Counter()
+        self._most = setup.limits.connections
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._is_empty = asyncio.Event()
+
+    # Its life.
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        """Work while entered; at the end long polls get 503 at once, other requests have a moment to end."""
+        loop = asyncio.get_running_loop()
+        self.time, self.now = loop.time, loop.time()
+        self._most = min(self.limits.connections, _raised_descriptors() - self.limits.upstreams - _OWN_DESCRIPTORS)
+        self._journal = self._make_journal(self)
+        async with asyncio.TaskGroup() as group:
+            self.pool.group = group
+            try:
+                yield
+            finally:
+                await self._drain()
+
+    async def _drain(self) -> None:
+        self.is_stopping = True
+        for client in list(self._clients):
+            decision = client.decision
+            if decision is None:
+                client.abort()
+            elif decision.waits:
+                client.give_up()
+        if self._clients:
+            self._is_empty.clear()
+            try:
+                async with asyncio.timeout(self.limits.drain):
+                    await self._is_empty.wait()
+            except TimeoutError:
+                self._log.warning("connections cut at the end", count=len(self._clients))
+        for client in list(self._clients):
+            client.abort()
+        self.pool.close()
+        self.pool.group = None
+        await asyncio.sleep(0)
+        if self._journal is not None:
+            self._journal.tell_of_floods()
+            self._journal.flush()
+
+    def serve(self) -> Client:
+        """Give the protocol of a connection to the proxy."""
+        return Client(self)
+
+    def serve_closed(self) -> Client:
+        """Give the protocol of a connection to a port where everything is refused."""
+        return Client(self, self.closed_port)
+
+    # Decisions.
+
+    def known(self, data: bytes, client: Client) -> Decision | None:
+        """Give the decision on bytes that were decided on before, if they are one whole request without a body."""
+        decisions = self._decisions
+        if self._cell.value is not decisions.filter:
+            decisions.use(self._cell.value)
+        return decisions.known.get(client.key + data if decisions.by_source else data)
+
+    def decide(self, raw: bytes, head: Head, client: Client) -> Decision:
+        """Decide on a head that was read."""
+        if self._cell.value is not self._decisions.filter:
+            self._decisions.use(self._cell.value)
+        key = client.key + raw if self._decisions.by_source else raw
+        # A request with a body comes in more than one piece: what is remembered must be the whole of it.
+        return self._decisions.decide(b"" if head.content_length else key, head, client.source)
+
+    def changed(self, decision: Decision, head: AnswerHead, body: bytes, client: Client) -> tuple[bytes, bytes]:
+        """Give the lines, without a length, and the body of an answer that was collected."""
+        if decision.verdict is not None and decision.verdict.token == "issue":  # noqa: S105 - a word
+            client.limit_hops(self.setup.token_hops)
+        lines = [line for line in head.lines.split(b"\r\n") if line[:15].lower() != b"content-length:"]
+        return b"\r\n".join(lines), body
+
+    # What connections tell.
+
+    def answered(self, decision: Decision, client: Client, status: int, seconds: float) -> None:
+        """Note a request that has its answer."""
+        verdict = "deny" if decision.answer else "forward"
+        self.counts.request(verdict, decision.reason, status, seconds)
+        if self._journal is not None:
+            self._journal.request(decision, client.source, status, seconds)
+
+    def failed(self, why: str, status: int) -> None:
+        """Note that the upstream did not answer; a lasting failure is one line."""
+        if status == 502:
+            self.counts.upstream_failures += 1
+        if why and self._repeats.saw("upstream", why):
+            self._log.error("no answer from the upstream", why=why)
+
+    def opened(self, client: Client) -> None:
+        """Take in a connection; when there are too many, the idlest give way."""
+        source = client.source
+        if self._sources[source] >= self.limits.per_source:
+            self._shed("client", source)
+        if len(self._clients) >= self._most and not self._shed("connections"):
+            self._end_a_long_poll()
+        self._clients.add(client)
+        self._sources[source] += 1
+        if self._sweeper is None:
+            self.now = self.time()
+            self._sweep()
+        client.since = self.now
+        client.deadline = self.now + self.limits.idle
+        if len(self._clients) > self._most + _OWN_DESCRIPTORS:
+            client.abort()  # nothing could be given up: all are busy
+
+    def closed(self, client: Client) -> None:
+        """Forget a connection."""
+        self._clients.discard(client)
+        self._sources[client.source] -= 1
+        if not self._sources[client.source]:
+            del self._sources[client.source]
+        if not self._clients:
+            self._is_empty.set()
+
+    # What is given up.
+
+    def _shed(self, why: str, source: str | None = None) -> bool:
+        """Close the connections that have been idle for longest, of one client or of all; False when none is idle."""
+        idle = [each for each in self._clients if each.is_idle() and source in (None, each.source)]
+        idle.sort(key=_since)
+        count = max(1, len(self._clients) // _SHED_SHARE)
+        for each in idle[:count]:
+            each.abort()
+            self._forget_early(each)
+            self.counts.shed[why] += 1
+        return bool(idle)
+
+    def _forget_early(self, client: Client) -> None:
+        """Count an aborted connection as gone; asyncio says so only in its next round."""
+        self._clients.discard(client)
+
+    def _end_a_long_poll(self) -> bool:
+        waiting = [each for each in self._clients if each.decision is not None and each.decision.waits]
+        if not waiting:
+            return False
+        min(waiting, key=_since).give_up()
+        self.counts.shed["long-poll"] += 1
+        return True
+
+    def _sweep(self) -> None:
+        """Look at all deadlines, then again after a while, as long as there is anything to look at."""
+        loop = asyncio.get_running_loop()
+        self.now = now = loop.time()
+        for client in [each for each in self._clients if each.deadline <= now or each.has_gone()]:
+            client.expired()
+        self.pool.sweep(now)
+        if len(self._clients) > _FEW and self._memory.share() > _PRESSURE and not self._shed("memory"):
+            self._end_a_long_poll()
+        if self._journal is not None:
+            self._journal.second_over()
+        busy = bool(self._clients or len(self.pool))
+        self._sweeper = loop.call_later(_SWEEP, self._sweep) if busy else None
+
+    def refresh(self) -> Counts:
+        """Give the counts, with the gauges as they are now."""
+        self.counts.clients = len(self._clients)
+        self.counts.busy = sum(1 for each in self._clients if not each.is_idle())
+        self.counts.upstreams = len(self.pool)
+        return self.counts
+
+
+def _since(client: Client) -> float:
+    return client.since
+
+
+def _raised_descriptors() -> int:
+    """Allow as many open descriptors as the hard limit does, and give the number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20
+
+
+def journal_for(log: Log, clock: Callable[[], float], descriptor: int = 2) -> Callable[[Proxy], Journal]:
+    """Give what makes the access log of a proxy, on the descriptor of ``log``."""
+
+    def make(proxy: Proxy) -> Journal:
+        later = partial(asyncio.get_running_loop().call_later)
+        return Journal(log, proxy.counts, clock, later, descriptor)
+
+    return make
