@@ -93,6 +93,13 @@ def test_what_is_not_ready_is_said_with_the_reason(tmp_path: Path, status: dict[
     assert holding(tmp_path, NODE, pod("web", **status)).waiting() == ((line,) if line else ())
 
 
+def test_a_pod_that_ends_is_waited_for(tmp_path: Path) -> None:
+    cluster = holding(tmp_path, NODE, pod("web", **READY))
+    cluster.store.delete(ObjectRef("Pod", "web", "default"))
+    cluster.objects = cluster.store.load()
+    assert cluster.waiting() == ("Pod/default/web: ending",)
+
+
 def test_an_object_that_makes_no_sense_is_waited_for(tmp_path: Path) -> None:
     bad = pod("web", **READY)
     bad["status"] = {"podIPs": [{"ip": "10.140.15.217"}]}

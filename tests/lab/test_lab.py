@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -262,3 +263,25 @@ def test_a_terminal_is_the_commands_own(running: TestLab) -> None:
         assert client.wait(5) == 0
     os.close(outer)
     assert b"can't access tty" not in seen
+
+
+def test_a_full_disk_is_a_warning_and_the_lab_goes_on(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "small", str(small)], check=True)
+    try:
+        with lab(NODE, POD, name="full", base=small) as started:
+            filler = small / "filler"
+            with suppress(OSError), filler.open("wb") as file:
+                while True:
+                    file.write(b"x" * 4096)
+                    file.flush()
+            host = HOST.replace("partner", "late")
+            assert started.execute("web", "true") == ""
+            started.shell("web", "kill $(pidof sleep)")
+            poll(lambda: any("could not be written" in line for line in started.status()["warnings"]))
+            filler.unlink()
+            started.apply(host)
+            poll(lambda: started.get("Pod", "web")["status"]["containerStatuses"][0]["restartCount"] == 1)
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)

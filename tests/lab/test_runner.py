@@ -1,5 +1,6 @@
 """Starting processes in containers of a real kernel, and finding what they leave behind."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -26,9 +27,7 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 def sandbox() -> Iterator[Sandbox]:
     made = Sandbox.start("sandboxed")
     yield made
-    made.child.send(signal.SIGKILL)
-    os.close(made.network)
-    os.waitpid(made.child.pid, 0)
+    asyncio.run(made.stop())
 
 
 class Containers:
@@ -66,6 +65,15 @@ async def test_a_container_has_the_sandboxes_network_and_name_and_its_own_files(
     assert await child.wait() == 0
     assert containers.log.read_text() == "sandboxed\nlo\nlocalhost\n/srv\nproblem\n"
     assert list(containers.folder.glob("tmp*")) == []
+
+
+def test_a_sandbox_is_not_ended_by_what_containers_send(sandbox: Sandbox) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        sandbox.child.send(number)
+    ignored = int(Path(f"/proc/{sandbox.child.pid}/status").read_text().split("SigIgn:")[1].split()[0], 16)
+    assert ignored >> (signal.SIGTERM - 1) & 1
+    assert Path(f"/proc/{sandbox.child.pid}/ns/net").exists()
+    assert Path(f"/proc/{sandbox.child.pid}/comm").read_text() == "cat\n"
 
 
 @in_loop

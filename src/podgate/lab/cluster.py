@@ -8,8 +8,8 @@ Invariant: whatever changes, objects or processes, the same pass runs over every
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from podgate.lab import controllers
@@ -27,6 +27,7 @@ from podgate.model.frozen import ObjectRef
 Identity = tuple[str, str, str, str]
 _ROUNDS: Final = 50
 _STEADY: Final = 0.05
+_RETRY: Final = 1.0
 
 
 class Cluster:
@@ -61,7 +62,8 @@ class Cluster:
         """Report something once: into the lab's log, and to clients that wait."""
         if message not in self.warnings:
             self.warnings[message] = None
-            print(f"warning: {message}", flush=True)
+            with suppress(OSError):  # The log lies on the disk that may be what this is about.
+                print(f"warning: {message}", flush=True)
 
     def news(self) -> None:
         """Have the pass run again soon."""
@@ -124,14 +126,17 @@ class Cluster:
                 ready = any(
                     c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()
                 )
-                if phase != "Succeeded" and not ready:
+                if (value.get("metadata") or {}).get("deletionTimestamp"):
+                    lines.append(f"{ref}: ending")
+                elif phase != "Succeeded" and not ready:
                     lines.append(f"{ref}: {_why(status) or phase}")
         return tuple(sorted(lines))
 
     # --- one pass -----------------------------------------------------------------------------------------------
 
     async def _pass(self, group: asyncio.TaskGroup) -> None:
-        self.objects = self._reconciled()
+        with self._disk_permitting():
+            self.objects = self._reconciled()
         self.want = wanted(self.objects)
         for message in (*self.store.faults, *self.want.faults, *self.want.warnings):
             self.warn(message)
@@ -140,12 +145,20 @@ class Cluster:
             await self._wire_up()
             self._start_wanted(group)
         for running in self.running.values():
-            try:
+            with self._disk_permitting():
                 running.update(self.objects)
-            except OSError as error:
-                self.warn(f"{running.workload.ref}: its volumes could not be written: {error}")
-        self._write_status()
-        self._remove_deleted()
+        with self._disk_permitting():
+            self._write_status()
+            self._remove_deleted()
+
+    @contextmanager
+    def _disk_permitting(self) -> Iterator[None]:
+        """Let a full or broken disk stop one piece of work, not the lab; the next pass tries again."""
+        try:
+            yield
+        except OSError as error:
+            self.warn(f"the lab's files could not be written: {error}")
+            asyncio.get_running_loop().call_later(_RETRY, self.news)
 
     def _reconciled(self) -> Objects:
         """Let the controllers write until they have nothing more to say."""

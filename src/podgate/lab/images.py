@@ -57,7 +57,7 @@ def with_echo_probe(container: Container) -> Container:
     first = ports.split(",")[0]
     if not first.isdigit():
         return container
-    probe = Probe(tcp_socket=TcpSocket(int(first)), period_seconds=1)
+    probe = Probe(tcp_socket=TcpSocket(int(first)))
     return msgspec.structs.replace(container, readiness_probe=probe)
 
 

@@ -34,41 +34,53 @@ class Sandbox:
         network: an open descriptor of the network namespace.
     """
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, leash: int) -> None:
         self.child = child
         self.network = open_namespace("net", child.pid)
+        self._leash = leash
 
     @classmethod
     def start(cls, hostname: str) -> "Sandbox":
         """Start a pause process in namespaces of its own; returns once they are there."""
+        held, leash = os.pipe2(os.O_CLOEXEC)
         reader, writer = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            _pause(hostname, writer)
+            _pause(hostname, held, writer)
         os.close(writer)
+        os.close(held)
         failure = os.read(reader, 1000)
         os.close(reader)
         if failure:
+            os.close(leash)
             os.waitpid(pid, 0)
             raise OSError(f"cannot make network namespaces: {failure.decode()}; run the lab as root")
-        return cls(Child(pid))
+        return cls(Child(pid), leash)
 
     async def stop(self) -> None:
         """End the pause process; the namespace goes when its last process has."""
         os.close(self.network)
+        os.close(self._leash)
         self.child.send(signal.SIGKILL)
         await self.child.wait()
 
 
-def _pause(hostname: str, writer: int) -> None:
-    """Become the pause process. Runs in the forked child and never returns."""
+def _pause(hostname: str, held: int, writer: int) -> None:
+    """Become the pause process. Runs in the forked child and never returns.
+
+    It reads from a pipe into which nobody writes, so it ends with the daemon. It ignores what can be ignored, and is
+    not called sleep: containers see it, and ``pkill sleep`` in one must not take another's network away.
+    """
     try:
         unshare(CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC)
         sethostname(hostname[:63])
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
         null = os.open("/dev/null", os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(null, descriptor)
-        os.execvp("sleep", ["sleep", "infinity"])  # noqa: S606 - a shell would be one process more
+        for standard, descriptor in enumerate((held, null, null)):
+            os.dup2(descriptor, standard)
+        os.execvp("cat", ["cat"])  # noqa: S606 - a shell would be one process more
     except OSError as error:
         os.write(writer, str(error).encode())
     finally:

@@ -206,10 +206,10 @@ class Running:
             return None
         ref = self.workload.ref
         log = self._lab.places.container_log(ref.namespace, ref.name, container.name)
-        log.parent.mkdir(parents=True, exist_ok=True)
         try:
+            log.parent.mkdir(parents=True, exist_ok=True)
             child = start(made, self._sandbox.child.pid, steps, str(self._lab.places.volatile), str(log))
-        except StartError as error:
+        except (StartError, OSError) as error:
             self._set(container.name, state="waiting", reason="RunContainerError", message=str(error))
             return None
         self._programs[container.name], self._children[container.name] = made, child
