@@ -138,16 +138,18 @@ class Writer:
             return State(self._family, self._binary, recorded=recorded)
         random_fully = intent.random_fully and knows_random_fully(version)
         if self._style == "agent":
-            chains = [Chain(self._chain, self._agent(intent, part, random_fully=random_fully))]
+            chains = [Chain(self._chain, self._agent(intent, random_fully=random_fully))]
         else:
             chains = self._podgate(intent, part, random_fully=random_fully)
         return State(self._family, self._binary, tuple(chains), (jump_to(self._chain),), recorded)
 
-    def _agent(self, intent: Intent, part: FamilyIntent, *, random_fully: bool) -> tuple[Rule, ...]:
+    def _agent(self, intent: Intent, *, random_fully: bool) -> tuple[Rule, ...]:
         link_local = intent.config.link_local(self._family)
         entries = (*(() if link_local is None else (link_local,)), *intent.config.entries)
         networks = tuple(each.network for each in entries if family_of(each.network) == self._family)
-        translation = Translation("masquerade", ports=part.fallback.ports)
+        # One option for both families; a family whose fallback is to keep has no ports of its own.
+        ports = next((each.fallback.ports for each in intent.families if each.fallback.ports), ())
+        translation = Translation("masquerade", ports=ports)
         return (*self._kept(networks), *_lines(translation, _OUTBOUND, random_fully=random_fully))
 
     def _podgate(self, intent: Intent, part: FamilyIntent, *, random_fully: bool) -> list[Chain]:
