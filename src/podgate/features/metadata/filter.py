@@ -30,7 +30,6 @@ _VISIBLE: Final = bytes(range(0x21, 0x7F))
 _NO: Final = frozenset({"", "0", "f", "false", "n", "no"})
 _TOKEN_HEADER: Final = b"x-aws-ec2-metadata-token"
 _OLD_PROFILES: Final = (GCE.name, V0112.name)
-_NEVER_AUDITED: Final = frozenset({"MethodNotAllowed", "UnexpectedBody", "BodyTooLong"})
 
 
 class NamedPolicy(Frozen, frozen=True):
@@ -184,10 +183,12 @@ class Decider:
         host = target.host or seen.host
         if self.filter.check_host and host is not None and not self._is_host(host):
             return _Objection("HostNotAllowed", "The Host header does not name the metadata server", "host")
-        if not seen.marked and (self.filter.require_header or applied.profile.needs_header(target.path)):
+        asks_token = self._token_use(request, target.path, ()) == "issue"
+        wanted = (self.filter.require_header and not asks_token) or applied.profile.needs_header(target.path)
+        if wanted and not seen.marked:
             name, value = self.filter.profile.headers[0]
-            wanted = f"{name.title()}: {value.title()}" if value else name
-            return _Objection("HeaderRequired", f"The header {wanted} is required here", "required-header")
+            shown = f"{name.title()}: {value.title()}" if value else name
+            return _Objection("HeaderRequired", f"The header {shown} is required here", "required-header")
         return _by_method(request, method, applied.profile.methods(target.path)) or decided
 
     def _odd(self, raw: bytes, odd: Odd) -> _Objection:
@@ -195,13 +196,16 @@ class Decider:
         if self.filter.profile.name in _OLD_PROFILES:
             old = v0112.old_answer(raw)
             if old is not None:
-                return _Objection(old.reason, old.message, old.rule)
+                named = old.rule in ("query", "target")
+                return _Objection(
+                    old.reason, old.message, old.rule if named else f"{self.filter.profile.name}/{old.rule}"
+                )
         return _Objection(odd.reason, f"{v0112.UNSAFE}: {odd.what}", "target")
 
     def _by_path(self, method: str, target: Target, applied: _Applied) -> _Objection | str:
         path, pairs, profile, policies = target.path, target.pairs, applied.profile, applied.policies
         if pairs:
-            unknown = profile.unknown_key(path, pairs, () if policies.empty else policies.keys_at(path))
+            unknown = profile.unknown_key(path, pairs, () if policies.empty else policies.keys_at(path, method, pairs))
             if unknown is not None:
                 return _Objection("UnknownQueryKey", v0112.unrecognized(unknown), "query")
         recursive = any(key == "recursive" for key, _ in pairs)
@@ -274,7 +278,7 @@ def _not_allowed(allowed: tuple[str, ...]) -> _Objection:
 
 def _audited_target(request: Request, target: Target | Odd, found: _Objection) -> bytes:
     """Give what an audit sends although it is denied; empty for what could not be sent safely."""
-    if found.reason in _NEVER_AUDITED or request.method not in _AUDITED_METHODS:
+    if request.content_length > MAX_BODY or request.method not in _AUDITED_METHODS:
         return b""
     if isinstance(target, Target):
         return b"" if found.reason == "ForeignTarget" else target.raw

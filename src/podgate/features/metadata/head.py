@@ -27,6 +27,7 @@ MAX_NAME: Final = 256
 
 _END: Final = b"\r\n\r\n"
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_BEGINS: Final = frozenset({b"", b"\r", b"\n", *(bytes((byte,)) for byte in _TOKEN)})
 _VERSIONS: Final[dict[bytes, Version]] = {b"HTTP/1.1": 11, b"HTTP/1.0": 10}
 _BLANKS: Final = b" \t\v\f"
 _IN_HEAD: Final = bytes([0x09, 0x0A, 0x0D, *range(0x20, 0x7F), *range(0x80, 0x100)])
@@ -103,6 +104,8 @@ def read_head(data: bytes | bytearray, searched: int = 0) -> Head | NeedMore | R
 
 def _unfinished(data: bytes | bytearray, start: int) -> NeedMore | Refused:
     """Refuse what can become no good head any more."""
+    if data[start : start + 1] not in _BEGINS:
+        return Refused(400, "BadRequestLine", "the request line does not begin with a method")
     line_end = data.find(b"\n", start, start + MAX_REQUEST_LINE + 2)
     if line_end < 0 and len(data) - start > MAX_REQUEST_LINE:
         return _TOO_LONG

@@ -170,6 +170,7 @@ AWS: Final = Profile(
     headers=(("x-aws-ec2-metadata-token", ""),),
 )
 
+_COMPUTE: Final = ("/metadata/instance/compute",)
 AZURE: Final = Profile(
     name="azure",
     roots=(
@@ -178,8 +179,8 @@ AZURE: Final = Profile(
     ),
     concealed=(
         Concealed("identity", ("/metadata/identity",), "token"),
-        Concealed("user-data", ("/metadata/instance/**/userData", "/metadata/instance/**/customData"), "user-data"),
-        Concealed("os-profile", ("/metadata/instance/**/osProfile",)),
+        Concealed("user-data", _each(_COMPUTE, "userData", "customData"), "user-data"),
+        Concealed("os-profile", _each(_COMPUTE, "osProfile")),
     ),
     hosts=("169.254.169.254",),
     addresses=("169.254.169.254",),

@@ -18,8 +18,31 @@ EVERYWHERE: Final = ("GET", "HEAD")
 """The methods that read."""
 
 
-def _by_path(entries: Iterable[At], opened: Collection[Switch]) -> Globs[tuple[str, ...]]:
-    return Globs((path, at.words) for at in entries if not at.switch or at.switch in opened for path in at.paths)
+_DELIMITERS: Final = "!$&'()*+,=:"
+_AS_SLASH: Final = str.maketrans(_DELIMITERS, "/" * len(_DELIMITERS))
+
+
+def readings(path: str) -> tuple[str, ...]:
+    """Give a path as it is, and as servers would read it that take other delimiters for separators, too.
+
+    Denials look at all of them: ``kube-env,x`` and ``attributes:kube-env`` name nothing else that anybody asks for.
+    """
+    other = path.translate(_AS_SLASH)
+    if other == path:
+        return (path,)
+    ends = [
+        part for segment in path.split("/") if (parts := segment.translate(_AS_SLASH).split("/")) for part in parts[-1:]
+    ]
+    return path, _joined(other.split("/")), _joined(ends)
+
+
+def _joined(segments: Iterable[str]) -> str:
+    return "/" + "/".join(segment for segment in segments if segment)
+
+
+def _by_path(profile: Profile, entries: Iterable[At], opened: Collection[Switch]) -> Globs[tuple[str, ...]]:
+    wanted = [at for at in entries if not at.switch or at.switch in opened]
+    return Globs(((path, at.words) for at in wanted for path in at.paths), any_case=profile.any_case)
 
 
 class ProfileRules:
@@ -33,9 +56,9 @@ class ProfileRules:
     def __init__(self, profile: Profile, opened: Collection[Switch]) -> None:
         self.profile = profile
         self._keys = frozenset(profile.query_keys)
-        self._keys_at = _by_path(profile.query_keys_at, opened)
-        self._methods_at = _by_path(profile.methods_at, opened)
-        self._redacted = _by_path(profile.redacted, opened)
+        self._keys_at = _by_path(profile, profile.query_keys_at, opened)
+        self._methods_at = _by_path(profile, profile.methods_at, opened)
+        self._redacted = _by_path(profile, profile.redacted, opened)
         self._roots = Globs(((path, True) for path in profile.roots), any_case=profile.any_case)
         self._recursion = Globs((path, True) for path in profile.recursion)
         self._header_at = Globs(((path, True) for path in profile.header_at), any_case=True)
@@ -64,7 +87,7 @@ class ProfileRules:
 
     def concealing(self, path: str) -> str | None:
         """Give the rule that conceals a path."""
-        rule = self._concealed.first(path)
+        rule = next((rule for each in readings(path) if (rule := self._concealed.first(each)) is not None), None)
         if rule is None and self.profile.answers_with_children and self._concealed.beneath(path):
             return f"{self.profile.name}/parents"
         return rule
@@ -113,10 +136,12 @@ class PolicyRules:
         self._deny = _grouped((rule for rule in rules if rule[1].verdict == "deny"), denies=True)
         self._allow = _grouped((rule for rule in rules if rule[1].verdict == "allow"), denies=False)
 
-    def keys_at(self, path: str) -> Collection[str]:
-        """Give the query keys that allow rules of this path name."""
-        groups = self._allow.all_of(path)
-        return {key for group in groups for ready in group for key, _ in ready.query} if groups else _NOTHING
+    def keys_at(self, path: str, method: str, pairs: Pairs) -> Collection[str]:
+        """Give the query keys that allow rules name, of those that match a request."""
+        matching = [
+            ready for group in self._allow.all_of(path) for ready in group if _matches(ready, method, pairs, every=True)
+        ]
+        return {key for ready in matching for key, _ in ready.query} if matching else _NOTHING
 
     def outcome(self, path: str, method: str, pairs: Pairs, *, children: bool) -> Outcome | None:
         """Say what the policies want.
@@ -127,7 +152,7 @@ class PolicyRules:
             pairs: its query.
             children: whether the answer holds what is below the path, so that a denial there counts here too.
         """
-        for group in self._deny.all_of(path):
+        for group in (group for each in readings(path) for group in self._deny.all_of(each)):
             for ready in group:
                 if _matches(ready, method, pairs, every=False):
                     return Outcome("deny", ready.name)

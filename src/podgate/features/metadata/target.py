@@ -123,7 +123,7 @@ def _forbidden(text: bytes, allowed: bytes) -> Odd | None:
 
 _BAD: Final = {
     b"\\": Odd("Backslash", "a backslash"),
-    b";": Odd("Semicolon", "a semicolon: there are no matrix parameters here, and & separates query parameters"),
+    b";": Odd("Semicolon", "a semicolon, which some take for a separator"),
 }
 
 
@@ -136,6 +136,8 @@ def _shape(path: bytes) -> Odd | None:
         if any(segment in (b".", b"..") for segment in last):
             return Odd("DotSegment", "a dot segment in the path")
         return Odd("TrailingDot", "a segment of the path ends in a dot")
+    if b"+" in path and (b"/+" in path or b"+/" in path or path[-1:] == b"+"):
+        return Odd("OuterBlank", "a segment of the path begins or ends with +, which some take for a blank")
     if path.count(b"/") > MAX_SEGMENTS:
         return Odd("TooLong", f"more than {MAX_SEGMENTS} segments in the path")
     return None

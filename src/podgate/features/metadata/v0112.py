@@ -34,7 +34,7 @@ _GO_ESCAPES: Final = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": 
 
 
 class Old(NamedTuple):
-    """An answer of the old program's: always 403."""
+    """An answer of the old program's: always 403. ``rule`` is what the profiles call it."""
 
     reason: Reason
     message: str
@@ -78,7 +78,7 @@ def _path(path: bytes) -> Old | None:
             return Old("Concealed", CONCEALED, "identity")
     if path in _ROOTS or path.startswith(_PREFIXES):
         return None
-    return Old("UnknownApi", NOT_ALLOWED, "api")
+    return Old("UnknownApi", NOT_ALLOWED, "roots")
 
 
 def _has_account(path: bytes, base: bytes) -> bool:

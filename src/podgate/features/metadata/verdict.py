@@ -43,6 +43,7 @@ Reason = Literal[
     "DoubledSlash",
     "DotSegment",
     "TrailingDot",
+    "OuterBlank",
     "TooManyParameters",
     # refused by the policy (filter.py)
     "ForwardedFor",
