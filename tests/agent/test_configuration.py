@@ -291,9 +291,12 @@ def _restart_is_silent(node: NetNamespace, tmp_path: Path, agent: Agent, path: P
 
 
 def test_an_idle_agent_forks_nothing_and_writes_nothing(node: NetNamespace, tmp_path: Path) -> None:
-    path = tmp_path / KEY
+    path = tmp_path / "etc" / KEY  # apart from the trace, whose writing would wake the agent
+    path.parent.mkdir()
     path.write_text(config("10.0.0.0/8"))
     with running(node, tmp_path, "--config", path) as agent:
+        poll((tmp_path / "state" / "config.json").exists)
+        threading.Event().wait(0.3)  # the last page's connection is closed
         trace = tmp_path / "trace"
         tracer = subprocess.Popen(["strace", "-f", "-o", trace, "-p", str(agent.pid)], stderr=subprocess.PIPE)
         assert tracer.stderr is not None

@@ -1,15 +1,18 @@
 """kill -9 at every system call that writes: what is left is whole, and the next run makes it right.
 
-strace ends the process on entry to its N-th call, for N = 1, 2, … until the run survives, once without our table, when
-nft makes it, and once with an older list in force, when elements are changed over netlink.
+strace ends the process on entry to its N-th call, from the last one back to the first that had written nothing before
+it: once without our table, when nft makes it, and once with an older list in force, when elements change over netlink.
 """
 
 import shutil
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.support.agent import Ended, elements, is_whole, podgate, rules
+from tests.support.agent import Ended, is_whole, podgate
 from tests.support.netns import NetNamespace
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
@@ -20,8 +23,17 @@ KEEPS = {
     NEW: frozenset({"10.0.0.0/8", "198.51.100.0/24", "169.254.0.0/16"}),
 }
 KEPT = "config.json"
-LAST, MOST = 5, 30
-"""How many calls before a run's last one to begin with, since all before are reading, and after how many to give up."""
+
+
+class Left(NamedTuple):
+    """All that a run may change: the ruleset, and the files of the state directory."""
+
+    ruleset: str = ""
+    files: Mapping[str, bytes] = {}
+
+    @property
+    def kept(self) -> bytes | None:
+        return self.files.get(KEPT)
 
 
 class Node:
@@ -29,61 +41,55 @@ class Node:
 
     def __init__(self, namespace: NetNamespace, directory: Path) -> None:
         self.namespace = namespace
-        self.state = directory / "state"
         self.config = directory / "ip-masq-agent"
+        self._state = directory / "state"
         self._trace = directory / "trace"
 
-    def once(self, text: str, *, kill: tuple[str, int] | None = None) -> Ended:
-        """Run with a configuration, and die at the N-th call of a name; a child of it dies at its own N-th."""
+    def once(self, text: str, expression: str = "") -> Ended:
+        """Run with a configuration, under strace with an expression if there is one."""
         self.config.write_text(text)
-        return self._run(f"inject={kill[0]}:signal=KILL:when={kill[1]}" if kill else "")
-
-    def calls(self, name: str) -> int:
-        """Count how often a whole run with the new configuration makes a call, its children's not counted."""
-        self.config.write_text(NEW)
-        assert self._run(f"trace={name}").code == 0
-        lines = [line.split(maxsplit=1) for line in self._trace.read_text().splitlines()]
-        return sum(pid == lines[0][0] and text.startswith(f"{name}(") for pid, text in lines)
-
-    def _run(self, expression: str) -> Ended:
         under = ("strace", "-f", "-qqq", "-o", str(self._trace), "-e", expression) if expression else ()
-        words = ("run", "--once", "--config", self.config, "--state-dir", self.state)
+        words = ("run", "--once", "--config", self.config, "--state-dir", self._state)
         return podgate("masquerade", *words, namespace=self.namespace, under=under)
 
-    def begin(self, text: str | None) -> None:
-        """Make the node as an earlier run with this configuration left it; None: as before the first run."""
-        self.namespace.run("nft", "flush", "ruleset")
-        shutil.rmtree(self.state, ignore_errors=True)
-        if text is not None:
-            assert self.once(text).code == 0
-            assert is_whole(self.namespace, KEEPS[text])
+    def killed_at(self, call: str, number: int) -> Ended:
+        """Run with the new configuration, and die at the N-th call; a child dies at its own N-th."""
+        return self.once(NEW, f"inject={call}:signal=KILL:when={number}")
 
-    def kept(self) -> bytes | None:
-        path = self.state / KEPT
-        return path.read_bytes() if path.exists() else None
+    def calls(self, name: str) -> int:
+        """Count how often a whole run with the new configuration makes a call, or else its busiest child."""
+        assert self.once(NEW, f"trace={name}").code == 0
+        lines = [line.split(maxsplit=1) for line in self._trace.read_text().splitlines()]
+        made = Counter(pid for pid, text in lines if text.startswith(f"{name}("))
+        first = min(made, key=int)
+        return max(made.values()) if name == "sendmsg" else made[first]
 
-    def everything(self) -> tuple[str, dict[str, bytes]]:
-        """Give all that a run may change, rules with their handles."""
-        files = {path.name: path.read_bytes() for path in self.state.iterdir()} if self.state.exists() else {}
-        return self.namespace.run("nft", "-a", "list", "ruleset"), files
+    def left(self) -> Left:
+        files = {path.name: path.read_bytes() for path in self._state.iterdir()} if self._state.exists() else {}
+        return Left(self.namespace.run("nft", "list", "ruleset"), files)
 
-    def right_with(self, kept: bytes | None) -> bool:
-        """Say whether the new configuration is in force and kept, and nothing lies about."""
-        return is_whole(self.namespace, KEEPS[NEW]) and self.everything()[1] == {KEPT: kept}
+    def begin(self, left: Left) -> None:
+        """Make the node as an earlier run left it."""
+        self.namespace.run("nft", "-f", "-", text=f"flush ruleset\n{left.ruleset}")
+        shutil.rmtree(self._state, ignore_errors=True)
+        if left.files:
+            self._state.mkdir(mode=0o700)
+        for name, data in left.files.items():
+            (self._state / name).write_bytes(data)
 
-    def left_whole(self, before: str | None, kept: dict[str | None, bytes | None]) -> bool:
-        """Say whether rules and kept file are each the old or the new ones."""
-        tables = [KEEPS[NEW]] if before is None else [KEEPS[OLD], KEEPS[NEW]]
-        absent = before is None and elements(self.namespace) is None and rules(self.namespace) == []
-        whole = absent or any(is_whole(self.namespace, keep) for keep in tables)
-        return whole and self.kept() in (kept[before], kept[NEW])
+    def left_by(self, text: str) -> Left:
+        """Run with a configuration on a fresh node, and give what that leaves."""
+        self.begin(Left())
+        assert self.once(text).code == 0
+        assert is_whole(self.namespace, KEEPS[text])
+        return self.left()
 
 
 CALLS = [
-    *((name, None) for name in ("sendmsg", "execve", "mkdir", "rename")),
+    *((name, None) for name in ("clone3", "pidfd_open", "sendmsg", "mkdir", "rename")),
     *((name, OLD) for name in ("sendto", "write", "fchmod", "fsync", "rename")),
 ]
-"""Which calls write: nft sends with sendmsg; elements alone go over the agent's own socket, with sendto."""
+"""Which calls write: nft is started, and sends with sendmsg; elements alone go over the agent's own socket."""
 
 
 @pytest.mark.parametrize(("call", "before"), CALLS, ids=lambda value: "change" if value == OLD else value or "first")
@@ -91,30 +97,22 @@ def test_whatever_call_it_is_killed_at_nothing_is_left_in_part(
     node: NetNamespace, tmp_path: Path, call: str, before: str | None
 ) -> None:
     one = Node(node, tmp_path)
-    kept: dict[str | None, bytes | None] = {None: None}
-    for text in (NEW, OLD):
-        one.begin(text)
-        kept[text] = one.kept()
-    one.begin(before)
-    first = max(1, one.calls(call) - LAST)
-    one.begin(before)
-    start, killed, code = one.everything(), 0, -1
-    left: set[frozenset[str] | None] = set()
-    for number in range(first, first + MOST):
-        code = one.once(NEW, kill=(call, number)).code
-        assert one.left_whole(before, kept), f"after {call} {number}"
-        if code == 0:
-            break
-        killed += 1
-        left.add(elements(node))
-        if one.everything() != start:  # else the next run is the restart
-            again = one.once(NEW)
-            assert again.code == 0, again.err
-            assert one.right_with(kept[NEW]), f"after {call} {number} and a restart"
-            one.begin(before)
-    assert killed > 0
-    if call == "sendto":
-        assert left == set(KEEPS.values()), "the transaction itself was not among the calls"
-    assert code == 0, f"no run survived {MOST} calls of {call}"
-    assert one.right_with(kept[NEW])
+    new, start = one.left_by(NEW), one.left_by(before) if before else Left()
+    one.begin(start)
+    last = one.calls(call)
+    one.begin(start)
+    while one.killed_at(call, last + 1).code != 0:  # no two runs write the same number of log lines
+        last += 1
+        one.begin(start)
+    assert one.left() == new
+    for number in range(last, 0, -1):
+        one.begin(start)
+        assert one.killed_at(call, number).code != 0
+        left = one.left()
+        assert left.ruleset in (start.ruleset, new.ruleset), f"after {call} {number}"
+        assert left.kept in (start.kept, new.kept), f"after {call} {number}"
+        assert one.once(NEW).code == 0
+        assert one.left() == new, f"after {call} {number} and a restart"
+        if left == start:
+            break  # whatever it is killed at before, it had only read
     assert podgate("masquerade", "plan", "--config", one.config, namespace=node) == (0, "no difference\n", "")
