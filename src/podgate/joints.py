@@ -138,10 +138,14 @@ class Target(Protocol[S, P]):
 
 
 class Follower(Protocol[S_contra]):
-    """Acts on a change of a state, and has no desired state of its own: conntrack."""
+    """Acts on a change of the feature's states, and has no desired state of its own: conntrack."""
 
-    async def follow(self, before: S_contra, after: S_contra) -> None:
-        """Act on a committed change; raising ApplyError has it retried, on its own."""
+    async def follow(self, before: S_contra, after: S_contra) -> str:
+        """Act on a change that its step has committed, and say what was done; empty for nothing.
+
+        Raising ApplyError has it retried, on its own. The first commit of a process is no change: what was there before
+        is not known.
+        """
         ...
 
 
@@ -161,7 +165,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     want: Callable[[StatesT], S]
     empty: S
     after: tuple[str, ...] = ()
-    followers: tuple[Follower[S], ...] = ()
+    followers: tuple[Follower[StatesT], ...] = ()
     resync: Callable[[StatesT], float | None] = lambda _states: None
 
 

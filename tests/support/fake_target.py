@@ -6,6 +6,7 @@ Invariant: what ``state`` holds is what a real target would hold: a failed apply
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Any
 
 from podgate.engine.reconcile import Applied
 from podgate.joints import ApplyError, Drifted, Key, Signal
@@ -90,15 +91,16 @@ class FakeTarget:
 
 class FakeFollower:
     def __init__(self) -> None:
-        self.followed: list[tuple[State, State]] = []
+        self.followed: list[tuple[Any, Any]] = []
         self.fail = 0
 
-    async def follow(self, before: State, after: State) -> None:
+    async def follow(self, before: Any, after: Any) -> str:
         await asyncio.sleep(0.01)
         if self.fail:
             self.fail -= 1
             raise ApplyError("following failed")
         self.followed.append((before, after))
+        return f"followed to {after}"
 
 
 class Heard:
@@ -109,6 +111,7 @@ class Heard:
         self.failures: list[tuple[str, str]] = []
         self.recoveries: list[str] = []
         self.drifts: list[str] = []
+        self.follows: list[str] = []
         self.refusals: dict[str, Mapping[Key, str]] = {}
 
     def applied(self, applied: Applied) -> None:
@@ -119,6 +122,9 @@ class Heard:
 
     def recovered(self, step: str) -> None:
         self.recoveries.append(step)
+
+    def followed(self, step: str, what: str) -> None:
+        self.follows.append(what)
 
     def drifted(self, step: str, what: str) -> None:
         self.drifts.append(what)

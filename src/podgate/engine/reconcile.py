@@ -45,6 +45,10 @@ class Report(Protocol):
         """Tell that what failed beside the passes, as a step's watch or follower, works again."""
         ...
 
+    def followed(self, step: str, what: str) -> None:
+        """Tell what a follower did."""
+        ...
+
     def drifted(self, step: str, what: str) -> None:
         """Tell that somebody else changed what is ours."""
         ...
@@ -118,6 +122,7 @@ class StepTask(Generic[StatesT, S, P]):
         self._pace = Pace()
         self._have: S | None = None  # None: unknown
         self._wanted: S | None = None  # what was committed last, whatever became of it
+        self._states: StatesT | None = None  # the states that this was part of, for followers
         self._drifted = False
         self._read_at = 0.0
         self._refused: dict[Key, str] = {}
@@ -215,9 +220,10 @@ class StepTask(Generic[StatesT, S, P]):
         self._note_refusals(plan, refused, full=full)
         self._report.applied(Applied(step.name, generation, str(plan) if plan else "", loop.time() - started, healed))
         board.commit(step.name, generation)
-        if plan:
+        if plan and self._states is not None:
             for follower in self._followers:
-                follower.follow(have, want)
+                follower.follow(self._states, compiled.states)
+        self._states = compiled.states
 
     def _note_refusals(self, plan: P, refused: Mapping[Key, str], *, full: bool) -> None:
         before = dict(self._refused)
@@ -231,18 +237,18 @@ class StepTask(Generic[StatesT, S, P]):
             self._report.refused(self._step.name, dict(self._refused))
 
 
-class FollowerTask(Generic[S]):
+class FollowerTask(Generic[StatesT]):
     """Runs one follower beside its step: merges changes that it has not followed yet, and retries on its own."""
 
-    def __init__(self, follower: Follower[S], step: str, report: Report, jitter: Callable[[], float]) -> None:
+    def __init__(self, follower: Follower[StatesT], step: str, report: Report, jitter: Callable[[], float]) -> None:
         self._follower = follower
         self._step = step
         self._report = report
         self._jitter = jitter
-        self._todo: tuple[S, S] | None = None
+        self._todo: tuple[StatesT, StatesT] | None = None
         self._bell = asyncio.Event()
 
-    def follow(self, before: S, after: S) -> None:
+    def follow(self, before: StatesT, after: StatesT) -> None:
         """Note a committed change; the oldest ``before`` that was not followed stays."""
         self._todo = (self._todo[0] if self._todo is not None else before, after)
         self._bell.set()
@@ -259,7 +265,7 @@ class FollowerTask(Generic[S]):
             before, after = self._todo
             self._todo = None
             try:
-                await self._follower.follow(before, after)
+                done = await self._follower.follow(before, after)
             except ApplyError as error:
                 self._retry(before, after)
                 pace = pace.failed(loop.time(), self._jitter())
@@ -267,9 +273,11 @@ class FollowerTask(Generic[S]):
             else:
                 if pace.failures:
                     self._report.recovered(f"{self._step} follower")
+                if done:
+                    self._report.followed(self._step, done)
                 pace = pace.committed(loop.time(), healed=False)
 
-    def _retry(self, before: S, after: S) -> None:
+    def _retry(self, before: StatesT, after: StatesT) -> None:
         newest = after if self._todo is None else self._todo[1]
         self._todo = (before, newest)
         self._bell.set()

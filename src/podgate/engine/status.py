@@ -89,6 +89,10 @@ class Status:
             news = self._repeats.ended(step)
             self._log.info("step works again", step=step, repeated=news.repeated if news else 0)
 
+    def followed(self, step: str, what: str) -> None:
+        """Log what a follower did."""
+        self._log.info("followed", step=step, what=what)
+
     def drifted(self, step: str, what: str) -> None:
         """Note a foreign change."""
         self._log.warning("somebody else changed what is ours", step=step, what=what)

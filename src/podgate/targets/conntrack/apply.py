@@ -32,28 +32,25 @@ class ConntrackFollower(Generic[StatesT]):
     Args:
         family: ``ip`` or ``ip6``.
         judge: makes the judge of a change; None where no connection can be concerned.
-        told: told how many connections were deleted, for logs and metrics.
     """
 
     def __init__(
         self,
         family: Family,
         judge: Callable[[StatesT, StatesT], Judge | None],
-        told: Callable[[int], None] = lambda _count: None,
     ) -> None:
         self._family = socket.AF_INET if family == "ip" else socket.AF_INET6
         self._judge = judge
-        self._told = told
 
-    async def follow(self, before: StatesT, after: StatesT) -> None:
-        """Delete the connections that the change concerns.
+    async def follow(self, before: StatesT, after: StatesT) -> str:
+        """Delete the connections that the change concerns; say how many.
 
         Raises:
             ApplyError: the kernel refused; some may have been deleted.
         """
         judge = self._judge(before, after)
         if judge is None:
-            return
+            return ""
         count = 0
         try:
             with Connection(NETLINK_NETFILTER) as connection:
@@ -64,8 +61,7 @@ class ConntrackFollower(Generic[StatesT]):
                         await asyncio.sleep(0)
         except NetlinkError as problem:
             raise ApplyError(f"connections cannot be deleted: {problem.strerror}", "ConntrackRefused") from problem
-        if count:
-            self._told(count)
+        return f"{count} tracked connection{'' if count == 1 else 's'} deleted" if count else ""
 
 
 def flow_of(entry: Entry) -> Flow:
