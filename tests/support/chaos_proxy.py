@@ -138,8 +138,12 @@ class ChaosProxy:
                     continue
             gone.set_result(None)
 
+        async def until_passed() -> None:
+            with contextlib.suppress(OSError):
+                await self._pass(upstream, writer, fault)
+
         async with asyncio.TaskGroup() as group:
-            passing = group.create_task(self._pass(upstream, writer, fault))
+            passing = group.create_task(until_passed())
             waiting = group.create_task(until_gone())
             await asyncio.wait((passing, gone), return_when=asyncio.FIRST_COMPLETED)
             passing.cancel()

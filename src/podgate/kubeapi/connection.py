@@ -33,6 +33,10 @@ class UnreachableError(Exception):
     """No answer, or half of one; the message says of which server and why."""
 
 
+class SilentError(UnreachableError):
+    """A watch that said nothing for so long that the other side may be gone, or may have forgotten us."""
+
+
 class Limits(Frozen, frozen=True):
     """How long things may take, in seconds.
 
@@ -73,7 +77,7 @@ class Stream:
                 async with asyncio.timeout(silence):
                     chunk = await content.readany()
             except TimeoutError as error:
-                raise UnreachableError(f"nothing was heard for {silence:g} s") from error
+                raise SilentError(f"nothing was heard for {silence:g} s") from error
             except (aiohttp.ClientError, OSError) as error:
                 raise UnreachableError(_why(error)) from error
             if not chunk:
@@ -127,12 +131,13 @@ class Connection:
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
         """Send, and give the answer while it arrives. Raises UnreachableError, AccessError."""
         async with contextlib.AsyncExitStack() as stack:
+            limit = min(self._limits.answer, self._limits.silence)
             try:
-                async with asyncio.timeout(self._limits.answer):
+                async with asyncio.timeout(limit):
                     response = await stack.enter_async_context(self._opened(request))
                     refused = await self._refused(response)
             except TimeoutError as error:
-                raise UnreachableError(f"{self._where(request)}: no answer in {self._limits.answer:g} s") from error
+                raise UnreachableError(f"{self._where(request)}: no answer in {limit:g} s") from error
             except (aiohttp.ClientError, OSError) as error:
                 raise UnreachableError(f"{self._where(request)}: {_why(error)}") from error
             # A watch that is left is never reused: its rest may not end for minutes.
@@ -201,4 +206,4 @@ def _socket(address: Any) -> socket.socket:
     return made
 
 
-__all__ = ["AccessError", "Answer", "Connection", "Limits", "Stream", "UnreachableError"]
+__all__ = ["AccessError", "Answer", "Connection", "Limits", "SilentError", "Stream", "UnreachableError"]

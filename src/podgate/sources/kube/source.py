@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from podgate.kubeapi.connection import AccessError, Connection, UnreachableError
+from podgate.kubeapi.connection import AccessError, Connection, SilentError, UnreachableError
 from podgate.kubeapi.frames import Decoder, Lines, NotAFrame
 from podgate.model.frozen import ObjectRef
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
@@ -125,6 +125,8 @@ class KubeSource:
             await asyncio.sleep(watching.pause(random.random()))  # noqa: S311 - jitter, no secret
             try:
                 changed = await self._ask(watching, decoder)
+            except SilentError as error:
+                changed = watching.silent(str(error))
             except (UnreachableError, AccessError, NotAFrame) as error:
                 changed = watching.lost(str(error))
             self._tell(changed)

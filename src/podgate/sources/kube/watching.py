@@ -78,6 +78,7 @@ class Watching:
         self._staged_faults: dict[ObjectRef, Problem] = {}
         self._failures = 0
         self._refusals = 0
+        self._silences = 0
         self._asked_to_wait = 0.0
         self._heard = False
 
@@ -172,6 +173,17 @@ class Watching:
             self._mode = "pages"
         self._complain(why)
         return False
+
+    def silent(self, why: str) -> bool:
+        """Take a watch that fell silent. The second time in a row it is not the connection.
+
+        Bookmarks come about once a minute. A server whose store was restored to an older state sends none to a watch
+        that is ahead of it, and no event either, so only a new list says what there is.
+        """
+        self._silences += 1
+        if self._silences > 1 and self._mode == "changes":
+            self._list_again()
+        return self.lost(why)
 
     def refused(self, refusal: Refusal) -> bool:
         """Take a no of the server instead of an answer."""
@@ -270,7 +282,7 @@ class Watching:
 
     def _works(self) -> None:
         self._heard = True
-        self._failures = self._refusals = 0
+        self._failures = self._refusals = self._silences = 0
         self.trouble = ""
 
     def _complain(self, why: str) -> None:
