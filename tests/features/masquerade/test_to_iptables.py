@@ -15,6 +15,7 @@ from podgate.features.masquerade.intent import FamilyIntent, Intent, PolicyInten
 from podgate.features.masquerade.prefixes import Entry, Span, kept, resolve
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
 from podgate.features.masquerade.to_iptables import (
+    CHAIN,
     OWNERS,
     Writer,
     jump_to,
@@ -32,10 +33,11 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.machine import Family
 from podgate.model.options import settings_from
 from podgate.model.packet import Masquerade, Packet
+from podgate.targets.iptables.diff import diff
 from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.listing import read_listing
-from podgate.targets.iptables.render import chain_text, render
-from podgate.targets.iptables.state import State
+from podgate.targets.iptables.render import chain_text, render, transaction
+from podgate.targets.iptables.state import Chain, State
 from podgate.targets.iptables.words import rule_words
 from podgate.targets.nftables.fake import FakeNftables
 from podgate.targets.nftables.state import State as NftablesState
@@ -84,6 +86,8 @@ def test_the_agents_text(case: Case) -> None:
     assert text is not None
     state = Writer(family, "nft", style="agent")(intent_of_case(case))
     assert chain_text(state) == text.text
+    before = msgspec.structs.replace(state, chains=(Chain(CHAIN),))
+    assert transaction(diff(before, state)) == text.text
     fake = in_iptables(state)
     assert not fake.diff(read_listing(fake.save(), family, "nft", OWNERS), state)
 
