@@ -184,6 +184,9 @@ class Client(asyncio.BufferedProtocol):
             else:
                 self._refuse(decision)
             return
+        if decision.token and not self._proxy.is_token_of(decision.token, self.owner(decision)):
+            self._refuse(self._proxy.unknown_token)
+            return
         if not self._is_checked:
             self._is_checked = True
             if self._proxy.pool.is_ours(self.peer()):
@@ -251,17 +254,21 @@ class Client(asyncio.BufferedProtocol):
         if not self._is_full:
             self.deadline = self._answer_deadline()
 
-    def deliver_whole(self, head: AnswerHead, body: bytes) -> None:
-        """Give a collected answer to the client, changed where the verdict says so."""
+    def deliver_whole(self, head: AnswerHead, body: bytes) -> bool:
+        """Give a collected answer to the client, changed where the verdict says so; False when it cannot be."""
         decision = self.decision
         assert decision is not None  # noqa: S101 - there is an answer
-        lines, body = self._proxy.changed(decision, head, body, self)
+        changed = self._proxy.changed(decision, head, body, self)
+        if changed is None:
+            return False
+        lines, body = changed
         self._closes = self._closes or decision.old_version or not self.keeps(decision)
         ending = b"Content-Length: %d\r\n" % len(body)
         if self._closes:
             ending += b"Connection: close\r\n"
         self._transport.write(lines + ending + b"\r\n" + body)
         self._sent = True
+        return True
 
     def keeps(self, decision: Decision) -> bool:
         """Say whether the connection stays after this answer."""
@@ -354,6 +361,10 @@ class Client(asyncio.BufferedProtocol):
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, hops)
         else:
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, hops)
+
+    def owner(self, decision: Decision) -> str:
+        """Give whom a token is bound to: the Pod, or the address when the Pod is not known."""
+        return (decision.verdict.client if decision.verdict is not None else "") or self.source
 
     def peer(self) -> tuple[str, int]:
         """Give the client's end."""

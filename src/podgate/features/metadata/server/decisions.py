@@ -9,10 +9,12 @@ from typing import Final
 from podgate.features.metadata.filter import Decider, Filter
 from podgate.features.metadata.head import Head, Refused
 from podgate.features.metadata.server.limits import CACHED, CACHED_BYTES
+from podgate.features.metadata.tokens import digest
 from podgate.features.metadata.verdict import Verdict, answer
 from podgate.observe.logs import as_json
 
 _IDEMPOTENT: Final = (b"GET", b"HEAD")
+_TOKEN_HEADER: Final = b"x-aws-ec2-metadata-token"
 _LONGEST_PATH: Final = 256
 
 
@@ -24,6 +26,7 @@ class Decision:
         status: of the answer; 0 when forwarded.
         forward: the head to send upstream.
         length: bytes of the request's body.
+        token: digest of the IMDSv2 token that must be this client's; empty for none.
         keep_alive: whether the client's connection may stay.
         head_only: the method is HEAD.
         old_version: HTTP/1.0 was spoken.
@@ -38,7 +41,7 @@ class Decision:
 
     __slots__ = (
         *("answer", "expects", "fields", "forward", "head_only", "json", "keep_alive", "length", "old_version"),
-        *("reason", "repeatable", "status", "verdict", "waits"),
+        *("reason", "repeatable", "status", "token", "verdict", "waits"),
     )
 
     def __init__(self, reason: str, fields: dict[str, str]) -> None:
@@ -48,6 +51,7 @@ class Decision:
         self.answer = b""
         self.status = 0
         self.forward = b""
+        self.token = b""
         self.length = 0
         self.keep_alive = False
         self.head_only = False
@@ -109,6 +113,10 @@ def decided(head: Head, verdict: Verdict) -> Decision:
     decision.repeatable = head.method in _IDEMPOTENT and not head.content_length
     decision.waits = verdict.waits
     decision.forward = _upstream_head(head, verdict)
+    if verdict.token == "check":  # noqa: S105 - a word, not a secret
+        shown_tokens = [value for name, value in verdict.headers if name.lower() == _TOKEN_HEADER]
+        # Two tokens are none: the upstream would choose.
+        decision.token = digest(shown_tokens[0] if len(shown_tokens) == 1 else b"")
     return decision
 
 

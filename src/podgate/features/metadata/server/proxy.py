@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from podgate.features.metadata.head import Head
+from podgate.features.metadata.redact import without_field
 from podgate.features.metadata.server.answers import AnswerHead
 from podgate.features.metadata.server.client import Client
 from podgate.features.metadata.server.counts import Counts
@@ -23,6 +24,7 @@ from podgate.features.metadata.server.journal import Journal
 from podgate.features.metadata.server.limits import READ_SIZE, Limits
 from podgate.features.metadata.server.memory import Memory
 from podgate.features.metadata.server.pool import Address, Pool
+from podgate.features.metadata.tokens import Tokens, digest
 from podgate.model.frozen import Frozen
 from podgate.observe.logs import Log, Repeats
 from podgate.targets.cell.apply import Cell
@@ -38,6 +40,10 @@ _SHED_SHARE: Final = 20
 
 _FEW: Final = 64
 """Connections that never matter to memory."""
+
+_TTL: Final = b"x-aws-ec2-metadata-token-ttl-seconds"
+_LONGEST_TTL: Final = 21_600.0
+"""Seconds; Amazon's limit."""
 
 _OWN_DESCRIPTORS: Final = 64
 """Descriptors for everything that is no connection."""
@@ -91,6 +97,8 @@ class Proxy:
         self.stranger = refusal(403, "NotAdmitted", "This proxy does not serve your address", rule="exposure")
         self.closed_port = refusal(403, "ClosedPort", "This metadata endpoint is concealed", rule="closed-port")
         self.loop_found = refusal(508, "Loop", "The upstream of this proxy leads back to it", rule="loop")
+        self.unknown_token = refusal(401, "UnknownToken", "Unauthorized", rule="token")
+        self._tokens = Tokens()
         self._cell = cell
         self._decisions = Decisions()
         self._log = log
@@ -169,12 +177,26 @@ class Proxy:
         # A request with a body comes in more than one piece: what is remembered must be the whole of it.
         return self._decisions.decide(b"" if head.content_length else key, head, client.source)
 
-    def changed(self, decision: Decision, head: AnswerHead, body: bytes, client: Client) -> tuple[bytes, bytes]:
-        """Give the lines, without a length, and the body of an answer that was collected."""
-        if decision.verdict is not None and decision.verdict.token == "issue":  # noqa: S105 - a word
+    def changed(self, decision: Decision, head: AnswerHead, body: bytes, client: Client) -> tuple[bytes, bytes] | None:
+        """Give the lines, without a length, and the body of an answer that was collected; None when it is not safe."""
+        verdict = decision.verdict
+        lines = [line for line in head.lines.split(b"\r\n")[:-1] if line[:15].lower() != b"content-length:"]
+        if verdict is not None and verdict.token == "issue":  # noqa: S105 - a word
             client.limit_hops(self.setup.token_hops)
-        lines = [line for line in head.lines.split(b"\r\n") if line[:15].lower() != b"content-length:"]
-        return b"\r\n".join(lines), body
+            until = self.time() + _lifetime(lines)
+            self._tokens = self._tokens.with_token(digest(body), client.owner(decision), until, self.time())
+        elif verdict is not None and verdict.redact:
+            encoded = any(line[:17].lower() == b"content-encoding:" for line in lines)
+            redacted = None if encoded else without_field(body, verdict.redact)
+            if redacted is None:
+                return None
+            body = redacted
+            lines = [line for line in lines if line[:5].lower() != b"etag:"]  # it was the whole document's
+        return b"".join(line + b"\r\n" for line in lines), body
+
+    def is_token_of(self, token: bytes, owner: str) -> bool:
+        """Say whether a token, given by its digest, was got by this client through this process."""
+        return self._tokens.is_of(token, owner, self.time())
 
     # What connections tell.
 
@@ -263,6 +285,15 @@ class Proxy:
         self.counts.busy = sum(1 for each in self._clients if not each.is_idle())
         self.counts.upstreams = len(self.pool)
         return self.counts
+
+
+def _lifetime(lines: list[bytes]) -> float:
+    """Give the seconds that a token says it is good for; the longest time that there is when it does not say."""
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if name.lower() == _TTL and value.strip().isdigit():
+            return float(value)
+    return _LONGEST_TTL
 
 
 def _since(client: Client) -> float:

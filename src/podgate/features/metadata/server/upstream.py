@@ -207,7 +207,10 @@ class Upstream(asyncio.BufferedProtocol):
         self.is_used = True
         ends_by_closing = self._ends_by_closing(head, decision) and head.framing == "close"
         if collected is not None:
-            client.deliver_whole(head, b"".join(collected))
+            if not client.deliver_whole(head, b"".join(collected)):
+                self.transport.abort()
+                client.failed("the upstream's answer holds a secret and cannot be read, so it is not passed on", 502)
+                return
         elif self._ends_by_closing(head, decision) and not decision.old_version:
             client.deliver(LAST_CHUNK)
         if reusable and head.reusable and not ends_by_closing and client.sent_all():
