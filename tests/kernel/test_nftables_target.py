@@ -16,7 +16,7 @@ from podgate.joints import ApplyError
 from podgate.linux.namespaces import inside_network
 from podgate.model.machine import Family
 from podgate.targets.nftables.fake import as_read
-from podgate.targets.nftables.render import render
+from podgate.targets.nftables.render import render, transaction
 from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State
 from tests.support.netns import NetNamespace
 from tests.support.nftables_states import TABLE, intervals, plain, services, states, verdicts, with_every_set
@@ -178,6 +178,29 @@ def test_sixty_thousand_elements_are_one_transaction(namespace: NetNamespace, op
             assert not target.diff(before, have)
             await target.apply(target.diff(have, want))
             assert not target.diff(await target.read(), want)
+
+    asyncio.run(run())
+
+
+def test_rules_and_many_elements_change_in_one_transaction(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    """nft reads the deletion of thousands of intervals slowly, so such a set is filled anew: the state is the same."""
+    have, want = (
+        many(2_000),
+        msgspec.structs.replace(
+            many(1_500, 2 << 24), chains=(Chain("postrouting", (), Hook("nat", "postrouting", 100)),)
+        ),
+    )
+
+    async def run() -> None:
+        target = open_target(namespace)
+        await load_state(target, have)
+        plan = target.diff(have, want)
+        assert plan.is_structural
+        text = transaction(plan)
+        assert "delete element" not in text
+        assert text.count("flush set") == 1
+        await target.apply(plan)
+        assert not target.diff(await target.read(), want)
 
     asyncio.run(run())
 

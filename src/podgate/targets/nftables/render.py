@@ -14,6 +14,8 @@ from podgate.targets.nftables.elements import Data, Element
 from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text
 
 _WIDTH: Final = 100
+_MOST_DELETED: Final = 500
+"""Elements above which a set is filled anew: nft 1.0.6 took 19 s to read the deletion of 5,000 intervals."""
 _PER_COMMAND: Final = 5_000
 """Elements in one command: nft's messages point into lines, and an endless one helps nobody."""
 
@@ -137,7 +139,10 @@ def _commands(plan: Plan) -> Iterator[str]:
         yield f"add table {place}"
     yield from (f"flush chain {place} {name}" for name in plan.flushed)
     for name, change in plan.elements.items():
-        yield from _element_commands(f"delete element {place} {name}", sets[name], change.removed)
+        if len(change.removed) > _MOST_DELETED:
+            yield f"flush {_kind(sets[name])} {place} {name}"
+        else:
+            yield from _element_commands(f"delete element {place} {name}", sets[name], change.removed)
     yield from (f"delete {_kind(declared)} {place} {declared.name}" for declared in plan.dropped_sets)
     yield from (f"delete chain {place} {name}" for name in plan.dropped_chains)
     for chain in plan.declared:
@@ -147,7 +152,9 @@ def _commands(plan: Plan) -> Iterator[str]:
         elements = tuple(sorted_elements(want.elements_of(declared.name)))
         yield from _element_commands(f"add element {place} {declared.name}", declared, elements)
     for name, change in plan.elements.items():
-        yield from _element_commands(f"add element {place} {name}", sets[name], change.added)
+        flushed = len(change.removed) > _MOST_DELETED
+        added = tuple(sorted_elements(want.elements_of(name))) if flushed else change.added
+        yield from _element_commands(f"add element {place} {name}", sets[name], added)
     for chain in plan.filled:
         yield from (f"add rule {place} {chain.name} {_rule(rule)}" for rule in chain.rules)
 
