@@ -187,8 +187,13 @@ class Decoder:
             return self._odd(line, str(error))
         word = frame.type
         if word in {"ADDED", "MODIFIED"}:
-            return Put(ref_of(self._kind, frame.object.metadata), frame.object)
+            return self._put(frame.object)
         return self._rare(word, line)
+
+    def _put(self, obj: ApiObject) -> Put[Any]:
+        if not obj.metadata.name:
+            raise NotAFrame(f"an object of {self._kind.kind} without a name")
+        return Put(ref_of(self._kind, obj.metadata), obj)
 
     def _rare(self, word: str, line: bytes) -> Event:
         if word == "DELETED":
@@ -231,7 +236,7 @@ class Decoder:
             return self._odd_page(body)
         except msgspec.DecodeError as error:
             raise NotAFrame(f"no JSON in a list of {self._kind.kind}: {_start(body)}") from error
-        puts = tuple(Put(ref_of(self._kind, item.metadata), item) for item in page.items)
+        puts = tuple(map(self._put, page.items))
         return Page(puts, page.metadata.resource_version, page.metadata.continue_)
 
     def _odd_page(self, body: bytes) -> Page:
@@ -250,7 +255,7 @@ class Decoder:
             obj: ApiObject = self._object.decode(data)
         except msgspec.ValidationError as error:
             return self._mended(data, str(error))
-        return Put(ref_of(self._kind, obj.metadata), obj)
+        return self._put(obj)
 
 
 class _Name(ApiStruct, frozen=True, rename="camel"):

@@ -1,0 +1,88 @@
+"""Requests as data: paths, parameters and bodies, as an API server wants them."""
+
+import json
+
+import pytest
+
+from podgate.kubeapi.requests import (
+    Request,
+    apply,
+    create,
+    delete,
+    follow,
+    get,
+    list_page,
+    path_of,
+    replace,
+    stream_all,
+)
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.config import CONFIG_MAP
+from podgate.model.kinds.nodes import NODE
+from podgate.model.snapshot import Kind, Watch
+
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", True, CONFIG_MAP.decodes_to)
+REF = ObjectRef("ConfigMap", "a", "ns")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (path_of(NODE), "/api/v1/nodes"),
+        (path_of(NODE, "ignored", "n1"), "/api/v1/nodes/n1"),
+        (path_of(CONFIG_MAP), "/api/v1/configmaps"),
+        (path_of(CONFIG_MAP, "ns", "a"), "/api/v1/namespaces/ns/configmaps/a"),
+        (path_of(LEASE, "ns", "a", "status"), "/apis/coordination.k8s.io/v1/namespaces/ns/leases/a/status"),
+        (path_of(CONFIG_MAP, "ns", "../x?y"), "/api/v1/namespaces/ns/configmaps/..%2Fx%3Fy"),
+    ],
+)
+def test_paths(path: str, expected: str) -> None:
+    assert path == expected
+
+
+WATCH = Watch(CONFIG_MAP, "ns", "app in (a,b)", "metadata.name=a")
+SELECTED = "labelSelector=app+in+%28a%2Cb%29&fieldSelector=metadata.name%3Da"
+
+
+@pytest.mark.parametrize(
+    ("request_", "query"),
+    [
+        (list_page(WATCH), f"{SELECTED}&limit=500"),
+        (list_page(WATCH, "t", 0), f"{SELECTED}&continue=t"),
+        (follow(WATCH, "7", 60), f"{SELECTED}&watch=true&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=60"),
+        (
+            stream_all(WATCH, 60),
+            (
+                f"{SELECTED}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+                "&timeoutSeconds=60"
+            ),
+        ),
+    ],
+)
+def test_lists_and_watches(request_: Request, query: str) -> None:
+    assert request_.method == "GET"
+    assert request_.target == f"/api/v1/namespaces/ns/configmaps?{query}"
+
+
+def test_an_apply_names_its_object_and_its_owner() -> None:
+    request = apply(CONFIG_MAP, REF, {"metadata": {"labels": {"x": "y"}}}, "podgate", force=False)
+    assert (request.method, request.content_type) == ("PATCH", "application/apply-patch+yaml")
+    assert request.target == "/api/v1/namespaces/ns/configmaps/a?fieldManager=podgate&force=false"
+    assert json.loads(request.body) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "ns", "labels": {"x": "y"}},
+    }
+    status = apply(NODE, ObjectRef("Node", "n"), {"status": {}}, "podgate", subresource="status", force=True)
+    assert status.target == "/api/v1/nodes/n/status?fieldManager=podgate&force=true"
+    assert status.what == "apply the status of Node/n"
+
+
+def test_writes_of_whole_objects() -> None:
+    made = create(CONFIG_MAP, REF, {"a": 1}, "podgate")
+    assert (made.method, made.target) == ("POST", "/api/v1/namespaces/ns/configmaps?fieldManager=podgate")
+    changed = replace(CONFIG_MAP, REF, {"a": 1}, "podgate")
+    assert (changed.method, changed.target) == ("PUT", "/api/v1/namespaces/ns/configmaps/a?fieldManager=podgate")
+    assert get(CONFIG_MAP, REF).target == "/api/v1/namespaces/ns/configmaps/a"
+    assert delete(CONFIG_MAP, REF).body == b""
+    assert json.loads(delete(CONFIG_MAP, REF, "u").body) == {"preconditions": {"uid": "u"}}

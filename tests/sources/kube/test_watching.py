@@ -1,0 +1,401 @@
+"""One list and watch as a state machine, in histories without I/O.
+
+What always holds: the objects shown are those of one moment of the server's history, never half a list; nothing that
+the server or the network does raises; and once the server answers again, the newest moment is shown.
+"""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podgate.kubeapi.answers import Refusal
+from podgate.kubeapi.frames import Batch, Bookmark, Broken, Gone, Page, Put
+from podgate.kubeapi.requests import Request
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.config import CONFIG_MAP, ConfigMap
+from podgate.model.kinds.meta import ObjectMeta
+from podgate.model.problems import Problem
+from podgate.model.snapshot import Watch
+from podgate.sources.kube.watching import Pace, Watching
+
+EXPIRED = Refusal(410, "Expired")
+NO_STREAM = Refusal(500, "InternalError", "the storage feature RequestWatchProgress is disabled")
+FORBIDDEN, MISSING = Refusal(403, "Forbidden"), Refusal(404, "NotFound")
+
+
+def ref(name: str) -> ObjectRef:
+    return ObjectRef("ConfigMap", name, "default")
+
+
+def put(name: str, value: str = "") -> Put[ConfigMap]:
+    return Put(ref(name), ConfigMap(ObjectMeta(name=name, namespace="default"), {"v": value}))
+
+
+def end(version: str, *events: Put[ConfigMap] | Gone) -> Batch:
+    return Batch((*events, Bookmark(initial_end=True)), version)
+
+
+def fresh() -> Watching:
+    return Watching(Watch(CONFIG_MAP))
+
+
+def listed(*names: str, version: str = "5") -> Watching:
+    watching = fresh()
+    watching.request(0)
+    watching.batch(end(version, *map(put, names)))
+    return watching
+
+
+def asks(watching: Watching) -> str:
+    """Say what the next request is for."""
+    query = watching.request(0.5).parameters()
+    if "sendInitialEvents" in query:
+        return "stream"
+    return f"since {query['resourceVersion']}" if "watch" in query else f"page {query.get('continue', '')}".strip()
+
+
+def names(watching: Watching) -> set[str]:
+    return {found.name for found in watching.objects}
+
+
+def test_a_stream_counts_when_its_end_is_marked() -> None:
+    watching = fresh()
+    assert asks(watching) == "stream"
+    assert watching.batch(Batch((put("a"), Bookmark(), put("b")), "3")) is False
+    assert (watching.answered, names(watching)) == (False, set())
+    assert watching.batch(end("5", Gone(ref("a")))) is True
+    assert (watching.answered, names(watching)) == (True, {"b"})
+    assert asks(watching) == "since 5"
+
+
+def test_the_stream_goes_on_as_a_watch() -> None:
+    watching = listed("a")
+    assert watching.batch(Batch((put("b"), Gone(ref("a")), put("a", "2"), Gone(ref("b"))), "8")) is True
+    assert names(watching) == {"a"}
+    assert watching.objects[ref("a")].data == {"v": "2"}
+    watching.ended()
+    assert asks(watching) == "since 8"
+
+
+def test_pages_count_with_the_last() -> None:
+    watching = fresh()
+    asks(watching)
+    watching.refused(Refusal(422, "Invalid"))
+    assert asks(watching) == "page"
+    assert watching.page(Page((put("a"),), "4", "t")) is False
+    assert (watching.pause(1), asks(watching)) == (0, "page t")
+    assert watching.page(Page((put("b"),), "4")) is True
+    assert names(watching) == {"a", "b"}
+    assert asks(watching) == "since 4"
+
+
+@pytest.mark.parametrize(
+    ("no", "for_good"),
+    [(Refusal(400), True), (Refusal(422), True), (NO_STREAM, True), (Refusal(500), False)],
+)
+@pytest.mark.parametrize("inside", [False, True], ids=["answer", "frame"])
+def test_a_server_that_cannot_stream_is_asked_for_pages_at_once(no: Refusal, for_good: bool, inside: bool) -> None:
+    watching = fresh()
+    asks(watching)
+    if inside:
+        watching.batch(Batch((put("a"), no)))
+        assert watching.over
+    else:
+        watching.refused(no)
+    assert watching.pause(1) == 0
+    assert asks(watching) == "page"
+    watching.page(Page((put("b"),), "4"))
+    assert names(watching) == {"b"}
+    watching.refused(EXPIRED)
+    assert asks(watching) == ("page" if for_good else "stream")
+
+
+@pytest.mark.parametrize("no", [Refusal(429), Refusal(503), Refusal(401), EXPIRED], ids=lambda no: str(no.code))
+def test_other_refusals_wait(no: Refusal) -> None:
+    watching = fresh()
+    asks(watching)
+    watching.refused(no)
+    assert watching.pause(0) > 0
+
+
+def test_an_expired_version_means_a_new_list_and_objects_stay_until_it_is_whole() -> None:
+    watching = listed("a", "b")
+    before = watching.objects[ref("b")]
+    asks(watching)
+    watching.batch(Batch((EXPIRED,)))
+    assert watching.over
+    assert asks(watching) == "stream"
+    watching.batch(Batch((put("b"),), "9"))
+    assert names(watching) == {"a", "b"}
+    watching.lost("cut")
+    assert asks(watching) == "page"
+    watching.page(Page((put("b"), put("c")), "9"))
+    assert names(watching) == {"b", "c"}
+    assert watching.objects[ref("b")] is before
+
+
+def test_what_came_before_a_refusal_in_one_batch_counts() -> None:
+    watching = listed("a")
+    asks(watching)
+    assert watching.batch(Batch((put("b"), Refusal(500)), "7")) is True
+    assert names(watching) == {"a", "b"}
+    # Its version does not: the event comes once more, and changes nothing.
+    assert asks(watching) == "since 5"
+    assert watching.batch(Batch((put("b"),), "7")) is False
+
+
+def test_a_list_that_is_slower_than_the_history_comes_in_one_piece() -> None:
+    watching = fresh()
+    asks(watching)
+    watching.refused(NO_STREAM)
+    asks(watching)
+    watching.page(Page((put("a"),), "4", "t"))
+    asks(watching)
+    watching.refused(EXPIRED)
+    request = watching.request(0)
+    assert "limit" not in request.parameters()
+    watching.page(Page((put("b"),), "6"))
+    assert names(watching) == {"b"}
+
+
+def test_a_bookmark_moves_the_version_and_changes_nothing() -> None:
+    watching = listed("a")
+    assert watching.batch(Batch((Bookmark(),), "77")) is False
+    assert asks(watching) == "since 77"
+
+
+def test_failures_wait_longer_and_longer_but_not_for_ever() -> None:
+    watching = listed("a")
+    pauses = []
+    for _ in range(12):
+        asks(watching)
+        watching.lost("gone")
+        pauses.append(watching.pause(1))
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (Pace().first, Pace().longest)
+    assert watching.pause(0) == Pace().longest / 2
+    asks(watching)
+    watching.batch(Batch((Bookmark(),), "6"))
+    watching.ended()
+    assert watching.pause(1) == Pace().between
+
+
+def test_a_server_that_ends_empty_watches_at_once_does_not_make_us_spin() -> None:
+    watching = listed("a")
+    for _ in range(5):
+        asks(watching)
+        watching.ended()
+    assert watching.pause(0) > 1
+
+
+def test_the_servers_wish_to_wait_is_heard() -> None:
+    watching = listed("a")
+    asks(watching)
+    watching.refused(Refusal(429, retry_after=20))
+    assert watching.pause(0) == 20
+    asks(watching)
+    assert watching.pause(0) < 1
+
+
+@pytest.mark.parametrize(("no", "why"), [(FORBIDDEN, "forbidden"), (MISSING, "not installed")])
+def test_a_kind_is_absent_when_it_was_refused_twice(no: Refusal, why: str) -> None:
+    watching = fresh()
+    asks(watching)
+    assert (watching.refused(no), watching.answered) == (False, False)
+    asks(watching)
+    assert watching.refused(no) is True
+    assert (watching.answered, watching.absent) == (True, why)
+    assert watching.trouble.startswith(f"cannot watch ConfigMap: {why}")
+    assert watching.pause(1) == Pace().longest
+    asks(watching)
+    assert watching.batch(end("5")) is True
+    assert (watching.absent, watching.listed, watching.trouble) == (None, True, "")
+
+
+def test_a_kind_that_was_listed_is_doubted_longer() -> None:
+    watching = listed("a")
+    for _ in range(Pace().doubted_listed - 1):
+        asks(watching)
+        assert watching.refused(FORBIDDEN) is False
+    assert names(watching) == {"a"}
+    asks(watching)
+    assert watching.refused(FORBIDDEN) is True
+    assert (watching.absent, names(watching)) == ("forbidden", set())
+
+
+def test_silence_is_a_lost_connection_once_and_a_new_list_twice() -> None:
+    watching = listed("a")
+    asks(watching)
+    watching.silent("nothing was heard")
+    assert asks(watching) == "since 5"
+    watching.silent("nothing was heard")
+    assert asks(watching) == "page"
+
+
+def test_a_broken_object_keeps_its_value_until_it_is_mended_or_gone() -> None:
+    problem = Problem(ref("a"), "error", "Invalid", "data", "no")
+    watching = listed("a")
+    asks(watching)
+    assert watching.batch(Batch((Broken(problem),), "6")) is True
+    assert (names(watching), watching.faults) == ({"a"}, {ref("a"): problem})
+    watching.refused(EXPIRED)
+    asks(watching)
+    watching.batch(Batch((Broken(problem), Bookmark(initial_end=True)), "8"))
+    assert (names(watching), watching.faults) == ({"a"}, {ref("a"): problem})
+    assert watching.batch(Batch((put("a", "2"),), "9")) is True
+    assert watching.faults == {}
+
+
+def test_one_cut_is_no_trouble_and_two_are() -> None:
+    watching = listed("a")
+    asks(watching)
+    watching.lost("reset by peer")
+    assert watching.trouble == ""
+    asks(watching)
+    watching.lost("reset by peer")
+    assert watching.trouble == "cannot watch ConfigMap: reset by peer"
+
+
+# Histories: a server whose objects change, and which does one thing after another to its watcher.
+
+
+class Server:
+    """What a server holds, and each moment of it."""
+
+    def __init__(self) -> None:
+        self.version = 10
+        self.objects: dict[str, str] = {"a": "0"}
+        self.history: list[tuple[int, Put[ConfigMap] | Gone]] = []
+        self.moments = [dict(self.objects)]
+        self.oldest = 10
+
+    def write(self, name: str, value: str | None) -> None:
+        self.version += 1
+        if value is None:
+            self.objects.pop(name, None)
+            self.history.append((self.version, Gone(ref(name))))
+        else:
+            self.objects[name] = value
+            self.history.append((self.version, put(name, value)))
+        self.moments.append(dict(self.objects))
+
+    def everything(self) -> tuple[Put[ConfigMap], ...]:
+        return tuple(put(name, value) for name, value in self.objects.items())
+
+
+def serve(server: Server, watching: Watching, request: Request) -> None:
+    """Answer as a server that works."""
+    query = request.parameters()
+    if "sendInitialEvents" in query:
+        everything = server.everything()
+        watching.batch(Batch(everything[:1], str(server.version)))
+        watching.batch(end(str(server.version), *everything[1:]))
+    elif "watch" in query:
+        since = int(query["resourceVersion"])
+        if since < server.oldest:
+            watching.batch(Batch((EXPIRED,)))
+        else:
+            for version, event in server.history:
+                if version > since:
+                    watching.batch(Batch((event,), str(version)))
+            watching.batch(Batch((Bookmark(),), str(server.version)))
+            watching.ended()
+    else:
+        watching.page(Page(server.everything(), str(server.version)))
+
+
+def half(server: Server, watching: Watching, request: Request) -> None:
+    """Answer with half of it, then break off."""
+    query = request.parameters()
+    if "sendInitialEvents" in query:
+        watching.batch(Batch(server.everything()[:1], str(server.version)))
+    elif "watch" in query and int(query["resourceVersion"]) >= server.oldest:
+        new = [each for each in server.history if each[0] > int(query["resourceVersion"])]
+        for version, event in new[: len(new) // 2]:
+            watching.batch(Batch((event,), str(version)))
+    elif "watch" not in query:
+        watching.page(Page(server.everything()[:1], str(server.version), "more"))
+        watching.request(0)
+    watching.lost("cut")
+
+
+Deed = Callable[[Server, Watching, Request], object]
+DEEDS: dict[str, Deed] = {
+    "works": serve,
+    "half": half,
+    "410": lambda _server, watching, _request: watching.refused(EXPIRED),
+    "410 frame": lambda _server, watching, request: _frame(watching, request, EXPIRED),
+    "500": lambda _server, watching, _request: watching.refused(Refusal(500)),
+    "500 frame": lambda _server, watching, request: _frame(watching, request, NO_STREAM),
+    "429": lambda _server, watching, _request: watching.refused(Refusal(429, retry_after=1)),
+    "403": lambda _server, watching, _request: watching.refused(FORBIDDEN),
+    "end": lambda _server, watching, request: _end(watching, request),
+    "lost": lambda _server, watching, _request: watching.lost("gone"),
+    "bookmark": lambda server, watching, request: _bookmark(server, watching, request),  # noqa: PLW0108 - it is below
+}
+
+
+def _frame(watching: Watching, request: Request, no: Refusal) -> None:
+    if "watch" in request.parameters():
+        watching.batch(Batch((no,)))
+    else:
+        watching.refused(no)
+
+
+def _end(watching: Watching, request: Request) -> None:
+    if "watch" in request.parameters():
+        watching.ended()
+    else:
+        watching.lost("half a page")
+
+
+def _bookmark(server: Server, watching: Watching, request: Request) -> None:
+    """Tell the newest version, after all that leads there."""
+    if "resourceVersion" in request.parameters():
+        serve(server, watching, request)
+    else:
+        watching.lost("gone")
+
+
+def live(deeds: list[str], writes: list[tuple[str, str | None] | None]) -> None:
+    server, watching = Server(), fresh()
+    for deed, write in itertools.zip_longest(deeds, writes):
+        if write == ("compact", None):
+            server.oldest = server.version
+        elif write is not None:
+            server.write(*write)
+        if deed is not None:
+            assert watching.pause(0.5) >= 0
+            DEEDS[deed](server, watching, watching.request(0.5))
+        shown = {found.name: obj.data["v"] for found, obj in watching.objects.items()}
+        if watching.listed:
+            assert shown in server.moments
+        else:
+            assert shown == {}
+    for _ in range(4):
+        serve(server, watching, watching.request(0.5))
+    assert {found.name: obj.data["v"] for found, obj in watching.objects.items()} == server.objects
+    assert (watching.listed, watching.trouble) == (True, "")
+
+
+@pytest.mark.parametrize("first", DEEDS)
+def test_every_order_of_three_bad_things_ends_well(first: str) -> None:
+    for second, third in itertools.product(DEEDS, DEEDS):
+        live([first, second, third], [("b", "1"), ("a", None), ("b", "2")])
+        live(["works", first, second, third], [None, ("b", "1"), ("compact", None), ("a", "3")])
+
+
+WRITES = st.one_of(
+    st.none(),
+    st.tuples(st.sampled_from("abc"), st.one_of(st.none(), st.sampled_from("123"))),
+    st.just(("compact", None)),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(sorted(DEEDS)), max_size=20), st.lists(WRITES, max_size=20))
+def test_any_history_ends_well(deeds: list[str], writes: list[tuple[str, str | None] | None]) -> None:
+    live(deeds, writes)
