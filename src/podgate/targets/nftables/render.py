@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from podgate.targets.nftables.diff import Plan, element_texts, sorted_elements
+from podgate.targets.nftables.diff import ElementChange, Plan, element_texts, sorted_elements
 from podgate.targets.nftables.elements import Data, Element
 from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text
 
@@ -139,7 +139,7 @@ def _commands(plan: Plan) -> Iterator[str]:
         yield f"add table {place}"
     yield from (f"flush chain {place} {name}" for name in plan.flushed)
     for name, change in plan.elements.items():
-        if len(change.removed) > _MOST_DELETED:
+        if _filled_anew(sets[name], change):
             yield f"flush {_kind(sets[name])} {place} {name}"
         else:
             yield from _element_commands(f"delete element {place} {name}", sets[name], change.removed)
@@ -152,11 +152,22 @@ def _commands(plan: Plan) -> Iterator[str]:
         elements = tuple(sorted_elements(want.elements_of(declared.name)))
         yield from _element_commands(f"add element {place} {declared.name}", declared, elements)
     for name, change in plan.elements.items():
-        flushed = len(change.removed) > _MOST_DELETED
-        added = tuple(sorted_elements(want.elements_of(name))) if flushed else change.added
+        anew = _filled_anew(sets[name], change)
+        added = tuple(sorted_elements(want.elements_of(name))) if anew else change.added
         yield from _element_commands(f"add element {place} {name}", sets[name], added)
     for chain in plan.filled:
         yield from (f"add rule {place} {chain.name} {_rule(rule)}" for rule in chain.rules)
+
+
+def _filled_anew(declared: Set, change: ElementChange) -> bool:
+    """Whether nft had better flush and fill a set than delete from it.
+
+    Besides many deletions that is the deletion of an interval which ends with the last value there is: of a verdict map
+    nft 1.0.6 leaves it in place, and says that all went well.
+    """
+    half = len(change.removed[0][0]) // 2 if change.removed else 0
+    to_the_end = declared.is_interval and any(key[half:] == b"\xff" * half for key, _ in change.removed)
+    return to_the_end or len(change.removed) > _MOST_DELETED
 
 
 def replaced_sets(plan: Plan) -> str:
