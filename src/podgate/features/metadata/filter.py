@@ -183,13 +183,16 @@ class Decider:
         host = target.host or seen.host
         if self.filter.check_host and host is not None and not self._is_host(host):
             return _Objection("HostNotAllowed", "The Host header does not name the metadata server", "host")
-        asks_token = self._token_use(request, target.path, ()) == "issue"
-        wanted = (self.filter.require_header and not asks_token) or applied.profile.needs_header(target.path)
-        if wanted and not seen.marked:
+        if not seen.marked and self._needs_header(request, target.path, applied.profile):
             name, value = self.filter.profile.headers[0]
             shown = f"{name.title()}: {value.title()}" if value else name
             return _Objection("HeaderRequired", f"The header {shown} is required here", "required-header")
-        return _by_method(request, method, applied.profile.methods(target.path)) or decided
+        return _by_method(request, method, target.path, applied.profile) or decided
+
+    def _needs_header(self, request: Request, path: str, profile: ProfileRules) -> bool:
+        """Say whether the header is required: by the option, but for asking for a token, or by the profile."""
+        asks_token = self._token_use(request, path, ()) == "issue"
+        return (self.filter.require_header and not asks_token) or profile.needs_header(path)
 
     def _odd(self, raw: bytes, odd: Odd) -> _Objection:
         """Answer a target that is never forwarded: with what v0.1.12 said, where it refused it too."""
@@ -216,11 +219,11 @@ class Decider:
         allowed = outcome is not None and outcome.verdict == "allow"
         if recursive and not allowed and not profile.recursion_at(path):
             return _Objection("Recursion", v0112.RECURSIVE, f"{profile.profile.name}/recursion")
+        if not profile.known(path):
+            return _Objection("UnknownApi", v0112.NOT_ALLOWED, f"{profile.profile.name}/roots")
         concealing = None if allowed else profile.concealing(path)
         if concealing is not None:
             return _Objection("Concealed", v0112.CONCEALED, concealing)
-        if not profile.known(path):
-            return _Objection("UnknownApi", v0112.NOT_ALLOWED, f"{profile.profile.name}/roots")
         if outcome is not None and not allowed:
             return _Objection("PolicyDenied", v0112.CONCEALED, outcome.rule)
         return outcome.rule if outcome is not None else f"{profile.profile.name}/roots"
@@ -261,9 +264,11 @@ class Decider:
         return "check" if any(name.lower() == _TOKEN_HEADER for name, _ in sent) else "none"
 
 
-def _by_method(request: Request, method: str, allowed: tuple[str, ...]) -> _Objection | None:
-    if method not in allowed:
-        return _not_allowed(allowed)
+def _by_method(request: Request, method: str, path: str, profile: ProfileRules) -> _Objection | None:
+    if method not in EVERYWHERE:
+        allowed = profile.methods(path)
+        if method not in allowed:
+            return _not_allowed(allowed)
     if request.content_length > MAX_BODY:
         return _Objection("BodyTooLong", f"The body is longer than {MAX_BODY} bytes", "body", 413)
     if request.content_length and method in EVERYWHERE:

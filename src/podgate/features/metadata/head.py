@@ -104,7 +104,7 @@ def read_head(data: bytes | bytearray, searched: int = 0) -> Head | NeedMore | R
 
 def _unfinished(data: bytes | bytearray, start: int) -> NeedMore | Refused:
     """Refuse what can become no good head any more."""
-    if data[start : start + 1] not in _BEGINS:
+    if bytes(data[start : start + 1]) not in _BEGINS:
         return Refused(400, "BadRequestLine", "the request line does not begin with a method")
     line_end = data.find(b"\n", start, start + MAX_REQUEST_LINE + 2)
     if line_end < 0 and len(data) - start > MAX_REQUEST_LINE:

@@ -83,7 +83,8 @@ def _each(bases: tuple[str, ...], *names: str) -> tuple[str, ...]:
 
 
 _V1: Final = ("/computeMetadata/v1", "/computeMetadata/v1beta1")
-_ATTRIBUTES: Final = (*_each(_V1, "instance/attributes", "project/attributes"), "/0.1/meta-data/attributes")
+_ATTRIBUTES: Final = ("/**/attributes",)
+"""Of the instance and the project, in each version; anywhere else there are none, so this asks no more than needed."""
 _ACCOUNTS: Final = (*_each(_V1, "instance/service-accounts"), "/0.1/meta-data/service-accounts")
 _TOKENS: Final = _each(_ACCOUNTS, "*/token")
 _OLD_TOKENS: Final = ("/0.1/meta-data/service-accounts/*/acquire", "/0.1/meta-data/auth-token")
@@ -91,7 +92,7 @@ _OLD_TOKENS: Final = ("/0.1/meta-data/service-accounts/*/acquire", "/0.1/meta-da
 # What v0.1.12 concealed. A service account is one segment, and whatever is named identity… below it is concealed.
 _OLD_CONCEALED: Final = (
     Concealed("kube-env", _each(_ATTRIBUTES, "kube-env")),
-    Concealed("identity", _each(_ACCOUNTS, "*/**/identity*")),
+    Concealed("identity", ("/**/service-accounts/*/**/identity*",)),
 )
 _TOKEN: Final = Concealed("token", (*_TOKENS, *_OLD_TOKENS), "token")
 _SSH_KEYS: Final = Concealed("ssh-keys", _each(_ATTRIBUTES, "ssh-keys", "sshKeys"), "ssh-keys")
@@ -125,9 +126,9 @@ GCE: Final = Profile(
             _each(_ATTRIBUTES, "kubelet-config", "configure-sh", "k8s-node-setup-psm1", "user-profile-psm1")
             + _each(_ATTRIBUTES, "gce-container-declaration", "windows-keys"),
         ),
-        Concealed("workload-certificates", _each(_V1, "instance/gce-workload-certificates")),
-        Concealed("credentials", _each(_V1, "instance/credentials")),
-        Concealed("oslogin", _each(_V1, "oslogin", "instance/oslogin", "project/oslogin")),
+        Concealed("workload-certificates", ("/**/gce-workload-certificates",)),
+        Concealed("credentials", ("/**/instance/credentials",)),
+        Concealed("oslogin", ("/**/oslogin",)),
         *(_TOKEN, _SSH_KEYS, _STARTUP, _USER_DATA, _LEGACY),
     ),
     hosts=_GCE_HOSTS,
