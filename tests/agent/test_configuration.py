@@ -260,6 +260,27 @@ def test_a_configmap_of_the_source_is_followed(node: NetNamespace, tmp_path: Pat
         poll(keeps(node, "192.0.2.0/24"), 2.0)
 
 
+def test_a_restart_with_manifests_that_cannot_be_read_enforces_the_last_good_one(
+    node: NetNamespace, tmp_path: Path
+) -> None:
+    source = tmp_path / "objects.yaml"
+    manifest = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ip-masq-agent, namespace: kube-system}\n"
+        "data: {config: 'nonMasqueradeCIDRs: [192.0.2.0/24]'}\n"
+    )
+    for text in (manifest, manifest + "broken: [\n", None):
+        if text is None:
+            source.unlink()
+        else:
+            source.write_text(text)
+        with running(node, tmp_path, "--source", source) as agent:
+            assert keeps(node, "192.0.2.0/24")()
+            assert [line["level"] for line in agent.log(str(source))] == ([] if text == manifest else ["error"])
+    with started(node, tmp_path / "fresh", "--source", source) as agent:
+        node.run("nft", "flush", "ruleset")
+        poll(lambda: agent.get("/readyz")[0] == 503 and is_default(node)())
+
+
 def test_counters_and_rules_stay_when_nothing_or_only_elements_change(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / KEY
     path.write_text(config("10.0.0.0/8"))

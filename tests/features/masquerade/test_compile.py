@@ -204,10 +204,21 @@ def test_a_config_map_that_does_not_decode_is_bad_not_absent() -> None:
 
 
 def test_the_complaints_of_a_source_are_passed_on() -> None:
-    fault = Problem(ObjectRef("File", "/manifests/x.yaml"), "error", "Syntax", "", "line 1: …")
+    fault = Problem(ObjectRef("Pod", "a", "default"), "error", "Invalid", "spec", "…")
     compiled = compiler()(Inputs(objects=Snapshot(faults=(fault,))))
     assert compiled.problems[fault.ref] == (fault,)
     assert not compiled.degraded
+
+
+def test_a_manifest_that_cannot_be_read_may_hold_the_configuration() -> None:
+    fault = Problem(ObjectRef("File", "/manifests/x.yaml"), "error", "Syntax", "", "line 1: …")
+    unread = Inputs(objects=Snapshot(faults=(fault,)))
+    compiled = compiler()(unread)
+    assert compiled.problems[fault.ref] == (fault,)
+    assert (compiled.states.in_force, bool(compiled.degraded), compiled.keep) == ("default", True, {})
+    kept = compiler()(Inputs(files={DEFAULT_CONFIG: Present(b"nonMasqueradeCIDRs: [192.0.2.0/24]")})).keep
+    compiled = compiler()(Inputs(objects=unread.objects, kept=kept))
+    assert (compiled.states.in_force, compiled.degraded, compiled.keep) == ("kept", "", kept)
 
 
 def test_the_node_name_of_the_settings_comes_before_the_machine_s() -> None:

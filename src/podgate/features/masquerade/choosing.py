@@ -102,7 +102,10 @@ def _config_map(inputs: Inputs) -> Chosen:
         return Chosen((), "ConfigMap", lost)
     found: ConfigMap | None = inputs.objects.objects(CONFIG_MAP).get(CONFIG_MAP_REF)
     if found is None:
-        return Chosen()
+        # It may stand in a manifest that cannot be read: then nobody knows that there is none.
+        faults = inputs.objects.faults
+        unread = tuple(fault for fault in faults if fault.ref.kind == "File" and fault.severity == "error")
+        return Chosen((), "ConfigMap", unread) if unread else Chosen()
     keys = sorted(key for key in found.data if key.startswith(PREFIX))
     # A ConfigMap that is mounted whole makes a file of each key: with this one name, the file of the old agent.
     single = "config" if "config" in found.data else "ip-masq-agent" if keys == ["ip-masq-agent"] else None
