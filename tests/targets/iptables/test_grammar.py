@@ -109,7 +109,7 @@ READ: dict[str, tuple[tuple[Match, ...], Target | None, str]] = {
 def test_a_rule(text: str) -> None:
     rule = read_rule(text, "ip")
     assert (rule.matches, rule.target, rule.comment) == READ[text]
-    assert rule.listed == text
+    assert rule.text == text
 
 
 def test_addresses_of_ipv6() -> None:

@@ -36,6 +36,7 @@ from podgate.model.packet import (
 )
 from podgate.model.problems import Problem
 from podgate.targets.iptables.state import Binary, Chain, Match, Placed, Rule, State
+from podgate.targets.iptables.words import rule_words
 
 Style = Literal["agent", "podgate"]
 
@@ -123,7 +124,7 @@ class Writer:
         self._binary: Binary = binary
         self._chain = chain
         self._style = style
-        self._listed: tuple[tuple[IPNetwork, ...], tuple[Rule, ...]] = ((), ())
+        self._listed: dict[IPNetwork, Rule] = {}
 
     def __call__(self, intent: Intent, *, recorded: frozenset[str] = frozenset(), version: str = "") -> State:
         """Give the state; a family that is off has nothing.
@@ -167,9 +168,14 @@ class Writer:
         return [Chain(self._chain, tuple(rules)), *chains]
 
     def _kept(self, networks: tuple[IPNetwork, ...]) -> tuple[Rule, ...]:
-        if self._listed[0] != networks:
-            self._listed = networks, tuple(Rule(Return(), (_in("daddr", each),), _LOCAL) for each in networks)
-        return self._listed[1]
+        known = self._listed
+        self._listed = {each: known.get(each) or _kept_rule(each) for each in networks}
+        return tuple(self._listed[each] for each in networks)
+
+
+def _kept_rule(network: IPNetwork) -> Rule:
+    rule = Rule(Return(), (_in("daddr", network),), _LOCAL)
+    return msgspec.structs.replace(rule, text=rule_words(rule))
 
 
 def _networks(intent: Intent, part: FamilyIntent) -> tuple[IPNetwork, ...]:

@@ -151,7 +151,7 @@ def _notes(have: State, wanted: Collection[str], held: dict[str, str]) -> Iterat
         yield f"chain {name} stays, empty: a rule of chain {by} that is not ours jumps to it"
     for placed in have.placed:
         if not placed.is_ours and isinstance(placed.rule.target, Jump) and placed.rule.target.chain in wanted:
-            yield f"chain {placed.chain} holds a rule that is not ours and jumps to our chain: {placed.rule.listed}"
+            yield f"chain {placed.chain} holds a rule that is not ours and jumps to our chain: {placed.rule.text}"
 
 
 def _lines(plan: Plan) -> Iterator[str]:

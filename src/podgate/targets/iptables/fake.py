@@ -221,7 +221,7 @@ class _Table:
             self._rules(rule.target.chain)
             if rule.target.chain in (*BUILT_IN, chain):
                 raise ValueError(f"a jump to {rule.target.chain} makes a loop")
-        return msgspec.structs.replace(rule, listed="")
+        return msgspec.structs.replace(rule, text="")
 
 
 def _refused(rule: Rule, chain: str, family: Family) -> Iterator[str]:

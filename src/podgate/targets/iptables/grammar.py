@@ -26,10 +26,12 @@ from podgate.model.packet import (
     ProtocolIn,
     Return,
     Snat,
+    network_range,
 )
 from podgate.targets.iptables.state import EXTENSION_TARGETS, Match, OtherMatch, OtherTarget, Rule, Target
 
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
+_IPV4: Final = re.compile(r"(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})(?:/(\d{1,2}))?")
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 _HEADS: Final = frozenset(("-s", "-d", "-p", "-i", "-o", "-m", "-j", "-g"))
@@ -139,12 +141,11 @@ class _Reader:
         value = words[0]
         if head in _ADDRESSES:
             try:
-                network = ip_network(value, strict=False)
+                version, bounds = _network(value)
             except ValueError:
                 return OtherMatch(f"{'! ' if negated else ''}{head} {value}")
-            if network.version != self._version:
+            if version != self._version:
                 raise self._error(value, f"is not of IPv{self._version}")
-            bounds = int(network.network_address), int(network.broadcast_address)
             return AddressIn(_ADDRESSES[head], self._version, (bounds,), negated)
         if head in _DIRECTIONS:
             name = f"{value[:-1]}*" if value.endswith("+") else value
@@ -195,6 +196,20 @@ class _Reader:
 
     def _error(self, word: str, why: str) -> GrammarError:
         return GrammarError(f"rule `{self._text}`: `{word}` {why}")
+
+
+def _network(text: str) -> tuple[int, tuple[int, int]]:
+    """Give the version of a network, and its first and last address."""
+    plain = _IPV4.fullmatch(text)
+    if plain is not None:
+        # ip_network costs ten times as much, felt at 10,000 rules.
+        octets = [int(part) for part in plain.groups("32")]
+        if max(octets[:4]) <= 255 and octets[4] <= 32:
+            size = 1 << (32 - octets[4])
+            first = (octets[0] << 24 | octets[1] << 16 | octets[2] << 8 | octets[3]) // size * size
+            return 4, (first, first + size - 1)
+    network = ip_network(text, strict=False)
+    return network.version, network_range(network)
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str, bool]]:

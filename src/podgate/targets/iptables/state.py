@@ -6,7 +6,6 @@ Invariant: two rules are equal if their forms are, however they were written: or
 and rounded probabilities do not count.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -65,7 +64,6 @@ EXTENSION_TARGETS: Final = frozenset(
 """Targets of the extensions of iptables 1.8: a chain of such a name could not be told from the target."""
 
 _CHANCE_PARTS: Final = 1 << 31
-_COMMENT_BREAKS: Final = re.compile(r"\s+")
 
 
 def program(family: Family, binary: Binary) -> str:
@@ -75,7 +73,10 @@ def program(family: Family, binary: Binary) -> str:
 
 def comment_text(text: str) -> str:
     """Give a comment as iptables takes it: one line, at most 255 bytes of UTF-8."""
-    return _COMMENT_BREAKS.sub(" ", text).strip().encode()[:COMMENT_BYTES].decode(errors="ignore")
+    text = " ".join(text.split())
+    if len(text) <= COMMENT_BYTES and text.isascii():
+        return text
+    return text.encode()[:COMMENT_BYTES].decode(errors="ignore")
 
 
 def chain_name_mistake(name: str) -> str:
@@ -125,13 +126,14 @@ class Rule(Frozen, frozen=True):
         matches: in the order in which they are written. ``ranges`` of an address are one network or one range, a rule
             has one protocol: that is all that iptables can say.
         comment: why the rule is there, and whose it is.
-        listed: the words that iptables-save showed, in a rule that was read: deleting it needs their order.
+        text: the words that it was read from, whose order deleting it needs, or that its writer has made already;
+            empty: they are made when they are needed. It does not count when rules are compared.
     """
 
     target: Target | None
     matches: tuple[Match, ...] = ()
     comment: str = ""
-    listed: str = ""
+    text: str = ""
 
     @property
     def kept(self) -> tuple[Match, ...]:
