@@ -140,7 +140,7 @@ def test_another_table_that_changes_before_the_watch_is_not_ours(
 
         async def watch() -> None:
             async for signal in target.signals():
-                seen.append(signal)  # noqa: PERF401 - it is looked at while it grows
+                seen.append(signal)
 
         async with asyncio.TaskGroup() as group:
             task = group.create_task(watch())
