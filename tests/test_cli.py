@@ -361,6 +361,35 @@ def test_the_offline_verbs_open_nothing_for_writing_and_never_the_state(verb: st
 
 
 @pytest.mark.kernel
+def test_plan_is_exit_1_until_the_rules_are_there_and_changes_nothing(good: Path, tmp_path: Path) -> None:
+    with netns() as node:
+        for _ in range(2):
+            plan = podgate("masquerade", "plan", "--config", good, namespace=node)
+            assert (plan.code, plan.err) == (1, "")
+            assert "10.16.0.0/14" in plan.out
+        run_once = ("masquerade", "run", "--once", "--config", good, "--state-dir", tmp_path / "state")
+        assert podgate(*run_once, namespace=node).code == 0
+        assert podgate("masquerade", "plan", "--config", good, namespace=node) == (0, "no difference\n", "")
+        good.write_text(GOOD + "- 192.0.2.0/24\n")
+        plan = podgate("masquerade", "plan", "--config", good, "--output", "json", namespace=node)
+        assert plan.code == 1
+        (step,) = [row for row in plan.json if row["differs"]]
+        assert "+ 1 element in keep: 192.0.2.0/24" in step["plan"]
+
+
+@pytest.mark.kernel
+def test_check_finds_a_competing_masquerade_among_the_live_rules(good: Path) -> None:
+    with netns() as node:
+        clean = podgate("masquerade", "check", "--config", good, namespace=node)
+        assert (clean.code, "live rules of other programs: read" in clean.out) == (0, True)
+        node.run("iptables-nft", "-t", "nat", "-A", "POSTROUTING", "-s", "10.16.0.0/14", "-j", "MASQUERADE")
+        found = podgate("masquerade", "check", "--config", good, "--output", "json", namespace=node)
+        assert found.code == 1
+        assert found.json["live_rules"] == "read"
+        assert [row for row in found.json["findings"] if "POSTROUTING" in row["message"] + row["object"]]
+
+
+@pytest.mark.kernel
 def test_an_agent_loads_no_lab_and_nothing_that_only_tests_need(tmp_path: Path) -> None:
     code = (
         "import sys\n"

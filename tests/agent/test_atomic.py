@@ -10,7 +10,7 @@ from tests.support.agent import elements, running
 from tests.support.packet_lab import POD, packet_lab
 from tests.support.poll import poll
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 STARTS = [f"10.{100 + number // 64}.{number % 64 * 4}" for number in range(1000)]
 LISTS = [[f"{start}.0/{length}" for start in STARTS] for length in (24, 23)]

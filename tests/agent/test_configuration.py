@@ -95,6 +95,7 @@ def test_a_configmap_volume_is_followed_through_its_swaps(node: NetNamespace, tm
             poll(keeps(node, cidr), 1.0)
 
 
+@pytest.mark.slow
 def test_a_key_that_leaves_the_configmap_brings_the_defaults_back(node: NetNamespace, tmp_path: Path) -> None:
     volume = Volume(tmp_path / "config")
     volume.write(ip_masq_agent=config("10.0.0.0/8"))
@@ -230,6 +231,7 @@ def test_a_directory_that_is_made_later_is_seen(node: NetNamespace, tmp_path: Pa
         poll(keeps(node, "192.0.2.0/24"), 2.0)
 
 
+@pytest.mark.slow
 def test_the_files_of_a_directory_are_merged_and_followed(node: NetNamespace, tmp_path: Path) -> None:
     folder = tmp_path / "config"
     folder.mkdir()
@@ -260,6 +262,7 @@ def test_a_configmap_of_the_source_is_followed(node: NetNamespace, tmp_path: Pat
         poll(keeps(node, "192.0.2.0/24"), 2.0)
 
 
+@pytest.mark.slow
 def test_a_restart_with_manifests_that_cannot_be_read_enforces_the_last_good_one(
     node: NetNamespace, tmp_path: Path
 ) -> None:
@@ -311,6 +314,7 @@ def _restart_is_silent(node: NetNamespace, tmp_path: Path, agent: Agent, path: P
     assert heard == ""
 
 
+@pytest.mark.slow
 def test_an_idle_agent_forks_nothing_and_writes_nothing(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / "etc" / KEY  # apart from the trace, whose writing would wake the agent
     path.parent.mkdir()

@@ -54,6 +54,7 @@ def _seconds_of_day(stamp: str) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + float(seconds) + 0.001  # the log's clock is cut to milliseconds
 
 
+@pytest.mark.slow
 def test_a_single_deleted_rule_is_put_back(node: NetNamespace, tmp_path: Path) -> None:
     with running(node, tmp_path):
         for place in range(5):
@@ -79,6 +80,7 @@ def test_what_is_not_ours_is_left_alone_and_not_told(node: NetNamespace, tmp_pat
         assert len(agent.log("somebody else")) == 2
 
 
+@pytest.mark.slow
 def test_two_programs_that_fight_do_not_eat_the_node(node: NetNamespace, tmp_path: Path) -> None:
     with running(node, tmp_path) as agent:
         deadline = time.monotonic() + 1.5
@@ -91,6 +93,7 @@ def test_two_programs_that_fight_do_not_eat_the_node(node: NetNamespace, tmp_pat
         assert 3 <= agent.metric('drift_healed_total{step="nftables/ip"}') <= 8
 
 
+@pytest.mark.slow
 def test_the_drift_check_finds_what_was_not_notified(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / "ip-masq-agent"
     path.write_text("resyncInterval: 1s\n")

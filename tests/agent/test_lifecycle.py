@@ -113,6 +113,7 @@ def test_run_and_clean_without_privileges_say_what_is_missing(node: NetNamespace
         assert (done.code, "CAP_NET_ADMIN" in done.err, "Traceback" in done.err) == (code, True, False), done.err
 
 
+@pytest.mark.slow
 def test_a_restart_under_another_version_of_the_rules_replaces_them(node: NetNamespace, tmp_path: Path) -> None:
     with running(node, tmp_path) as agent:
         agent.stop()
@@ -124,6 +125,7 @@ def test_a_restart_under_another_version_of_the_rules_replaces_them(node: NetNam
         assert "fully-random" in node.run("nft", "list", "ruleset")
 
 
+@pytest.mark.slow
 def test_own_pods_come_and_go_with_the_routes_to_them(node: NetNamespace, tmp_path: Path) -> None:
     with netns() as pod, running(node, tmp_path):
         assert elements(node, "own-pods") == frozenset()

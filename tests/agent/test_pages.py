@@ -64,6 +64,7 @@ def test_the_metrics_follow_the_configuration(node: NetNamespace, tmp_path: Path
         poll(lambda: info() == first)
 
 
+@pytest.mark.slow
 def test_the_log_is_one_json_line_per_change_and_per_fault(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / "ip-masq-agent"
     path.write_text("nonMasqueradeCIDRs: [10.0.0.0/8]\nresyncInterval: 1s\n")
@@ -101,6 +102,7 @@ def test_on_a_terminal_the_log_is_text(node: NetNamespace, tmp_path: Path) -> No
     assert "{" not in said.partition("\n")[0]
 
 
+@pytest.mark.slow
 def test_a_busy_address_does_not_stop_the_rules_and_is_taken_when_it_is_free(
     node: NetNamespace, tmp_path: Path
 ) -> None:

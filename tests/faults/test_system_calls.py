@@ -8,7 +8,7 @@ from tests.support.agent import Agent, elements, is_whole, podgate, started
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 CONFIG = "nonMasqueradeCIDRs: [192.0.2.0/24]\n"
 KEEP = frozenset({"192.0.2.0/24", "169.254.0.0/16"})
