@@ -56,8 +56,13 @@ def labels_of_terms(folder: Path) -> list[dict[str, tuple[str, list[str]]]]:
 
 
 @FOLDERS
-def test_a_folder_holds_three_objects_of_known_fields_in_kube_system(folder: Path) -> None:
-    assert sorted(path.name for path in folder.iterdir()) == ["configmap.yaml", "daemonset.yaml", "serviceaccount.yaml"]
+def test_a_folder_holds_four_objects_of_known_fields_those_with_a_namespace_in_kube_system(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "configmap.yaml",
+        "customresourcedefinition.yaml",
+        "daemonset.yaml",
+        "serviceaccount.yaml",
+    ]
     account = msgspec.convert(document(folder / "serviceaccount.yaml"), ServiceAccount)
     config = msgspec.convert(document(folder / "configmap.yaml"), ConfigMap)
     assert {each.metadata.namespace for each in (account, config, daemonset(folder))} == {"kube-system"}
@@ -127,7 +132,7 @@ def test_the_variant_differs_in_nothing_else() -> None:
     for manifest in (default, labelled):
         del manifest["spec"]["template"]["spec"]["affinity"]
     assert default == labelled
-    for name in ("configmap.yaml", "serviceaccount.yaml"):
+    for name in ("configmap.yaml", "customresourcedefinition.yaml", "serviceaccount.yaml"):
         assert (DEFAULT / name).read_text() == (LABELLED / name).read_text()
 
 
