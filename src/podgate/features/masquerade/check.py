@@ -7,8 +7,10 @@ Invariant: a finding names what would be lost or what to remove, and what to wri
 
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Network, ip_network
+from itertools import chain
 from typing import Final
 
+from podgate.features.masquerade.check_policies import policy_findings
 from podgate.features.masquerade.config import LINK_LOCAL
 from podgate.features.masquerade.foreign import competing
 from podgate.features.masquerade.intent import FamilyIntent, Intent
@@ -45,12 +47,22 @@ def check(intent: Intent, inputs: Inputs, foreign: Iterable[ForeignRule] = ()) -
         inputs: the objects that tell Pod and node ranges: of all nodes, where they can be had.
         foreign: live rules that are not ours; empty when they were not read.
     """
-    findings = [*_empty(intent), *_entries(intent)]
+    findings = [*_empty(intent), *_entries(intent), *policy_findings(intent)]
     rules = tuple(foreign)
     for part in intent.families:
-        findings += _forgotten(intent, part, inputs)
-        findings += competing(rules, part.own_pods, part.keep, part.family)
+        if part.fallback.action != "keep":
+            findings += _forgotten(intent, part, inputs)
+        findings += competing(rules, part.own_pods, _kept(part), part.family)
     return tuple(findings)
+
+
+def _kept(part: FamilyIntent) -> Iterable[Span]:
+    """Give the destinations that may keep the Pod's address, by the list or by a policy."""
+    everything = (Span(0, (1 << (32 if part.family == "ip" else 128)) - 1),)
+    keeping = [policy for policy in part.policies if policy.translation.action == "keep"]
+    if part.fallback.action == "keep" or any(policy.destinations is None for policy in keeping):
+        return everything
+    return merged(chain(part.keep, *(policy.destinations or () for policy in keeping)))
 
 
 def _list_origin(intent: Intent) -> Origin:
