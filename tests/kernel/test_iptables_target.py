@@ -159,6 +159,21 @@ def test_what_others_change_is_healed(damage: str, binary: Binary, namespace: Ne
 
 
 @pytest.mark.parametrize("binary", BINARIES)
+def test_a_rule_that_comes_after_a_start_with_nothing_to_do_is_healed(binary: Binary, namespace: NetNamespace) -> None:
+    want = kept("ip", binary)
+    loaded(namespace, want)
+
+    async def run() -> None:
+        with closing(opened(namespace, "ip", binary)) as target:
+            assert not target.diff(await target.read(), want)
+            restored(namespace, f"*nat\n-A {CHAIN} -j ACCEPT\nCOMMIT\n", "ip", binary)
+            await load(target, want)
+
+    asyncio.run(run())
+    assert not left(namespace, want)
+
+
+@pytest.mark.parametrize("binary", BINARIES)
 def test_an_observer_never_sees_a_part_of_a_change(binary: Binary, namespace: NetNamespace) -> None:
     """T39: while a chain of 200 rules changes again and again, each listing holds one of the two, whole."""
     networks = [[f"10.{first + n}.0.0/16" for n in range(200)] for first in (0, 50)]

@@ -1,7 +1,7 @@
 """Running a short-lived program: text in, text and an exit code out.
 
-Here: starting it inside a network namespace, waiting with a limit, the lines around one that it complained about. Not
-here: what its messages mean (the caller's), processes that stay (linux/processes.py).
+Here: starting it inside a network namespace, waiting with a limit, the lines around one that it complained about.
+Not here: what its messages mean (the caller's), processes that stay (linux/processes.py).
 Invariant: the program has ended when the call does, also when the call is cancelled; it never waits for a reader, since
 it writes into memory, of which it gets a limited amount.
 """

@@ -67,7 +67,7 @@ class IptablesTarget:
         self._buffer_bytes = buffer_bytes
         self._iptables = Iptables(family, binary, namespace, lock_seconds)
         self._connection: Connection | None = None
-        self._written: frozenset[str] = frozenset()
+        self._known: frozenset[str] = frozenset()
         self._watched: frozenset[str] = frozenset(BUILT_IN)
         self._drift = Drift(int(FAMILIES[family]), _TABLE, self._concerns)
         self._seen: int | None = None
@@ -93,8 +93,10 @@ class IptablesTarget:
             except ListingError as problem:
                 raise ApplyError(f"{program(self.family, self.binary)}: {problem}", "TableUnreadable") from problem
         self._seen = before
-        self._watched |= {chain.name for chain in state.chains}
-        return msgspec.structs.replace(state, recorded=self._written)
+        state = msgspec.structs.replace(state, recorded=self._known)
+        self._known |= {chain.name for chain in state.chains}
+        self._watched |= self._known
+        return state
 
     def diff(self, have: State, want: State) -> Plan:
         """Give the plan from one state to another."""
@@ -114,8 +116,8 @@ class IptablesTarget:
             await self._restore(transaction(plan))
             if self._seen == before:
                 self._seen = self._generation()
-        self._written = frozenset(chain.name for chain in plan.want.chains)
-        self._watched |= self._written
+        self._known = frozenset(chain.name for chain in plan.want.chains)
+        self._watched |= self._known
         return {}
 
     async def _restore(self, text: str) -> None:

@@ -65,7 +65,7 @@ class FakeIptables:
         self.chains: dict[str, tuple[Rule, ...]] = dict.fromkeys(BUILT_IN, ())
         self.restored: list[str] = []
         self.reads = 0
-        self._written: frozenset[str] = frozenset()
+        self._known: frozenset[str] = frozenset()
         self._failures: dict[int, str] = {}
         self._attempts = 0
         self._signals: asyncio.Queue[Signal] = asyncio.Queue()
@@ -90,7 +90,9 @@ class FakeIptables:
         """Read what ``save`` shows."""
         self.reads += 1
         state = read_listing(self.save(), self.family, self.binary, self._owners)
-        return msgspec.structs.replace(state, recorded=self._written)
+        state = msgspec.structs.replace(state, recorded=self._known)
+        self._known |= {chain.name for chain in state.chains}
+        return state
 
     def diff(self, have: State, want: State) -> Plan:
         """Give the plan from one state to another."""
@@ -106,7 +108,7 @@ class FakeIptables:
             raise ApplyError(message)
         if plan:
             self.restore(transaction(plan))
-        self._written = frozenset(chain.name for chain in plan.want.chains)
+        self._known = frozenset(chain.name for chain in plan.want.chains)
         return {}
 
     async def signals(self) -> AsyncIterator[Signal]:

@@ -189,7 +189,7 @@ class State(Frozen, frozen=True):
         chains: ours, with all their rules.
         placed: rules in built-in chains: in a wanted state ours, in one that was read all of them, in their order.
         recorded: chains that are ours whatever they hold now: in a wanted state those that an earlier run recorded, in
-            one that was read those that this run wrote.
+            one that was read those that this run wrote, or found to be ours before.
         others: chains that are not ours by their comments, each with its rules as text; of a state that was read.
         strange: of those that hold some rule, the first one without a comment of ours, by chain.
     """
