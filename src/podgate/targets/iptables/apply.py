@@ -35,7 +35,7 @@ from podgate.targets.iptables.render import transaction
 from podgate.targets.iptables.state import BUILT_IN, Binary, State, program
 
 _TABLE: Final = "nat"
-_NO_NF_TABLES: Final = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL)
+_NO_NF_TABLES: Final = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL)
 
 
 class IptablesTarget:
