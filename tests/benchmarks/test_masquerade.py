@@ -11,6 +11,7 @@ pytestmark = pytest.mark.kernel
 
 ROWS = {
     "edits": ("edits that arrived", "edit -> kernel, ..data swap, p99", "bursts of 20 whose last edit arrived"),
+    "policies": ("Pods that arrived", "5 policies of 200 Pods: one Pod added -> kernel, p99"),
     "loading": ("1,000 entries: loading an absent table", "10,000 entries: reading back, no change"),
     "start": ("start to ready",),
     "idle": ("idle: forks", "idle: writes", "idle: wake-ups", "memory, RSS", "drift check, 10,000 entries"),
@@ -33,4 +34,4 @@ def test_a_part_that_is_none_is_refused_by_name() -> None:
     command = [sys.executable, "-m", "tools.bench", "masquerade", "memroy", "--quick"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no part memroy: there are edits, loading, start, idle" in done.stderr
+    assert "no part memroy: there are edits, policies, loading, start, idle" in done.stderr
