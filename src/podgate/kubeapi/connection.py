@@ -9,7 +9,7 @@ any code, is a value.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -27,6 +27,9 @@ _REFUSED: Final = 300
 """A redirect is refused too: it could lead to a server that nobody chose."""
 _BODY: Final = 1 << 16
 """Bytes of a body that are read at once from the socket, before reading pauses."""
+
+
+Around = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class UnreachableError(Exception):
@@ -86,16 +89,23 @@ class Stream:
 
 
 class Connection:
-    """One API server. Use it as an asynchronous context; it connects when something is sent."""
+    """One API server. Use it as an asynchronous context; it connects when something is sent.
 
-    def __init__(self, access: Access, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    Args:
+        access: which server, and who we are.
+        limits: how long things may take.
+        around: entered while a socket is made, as to make it in another network namespace.
+    """
+
+    def __init__(self, access: Access, limits: Limits = Limits(), around: Around = contextlib.nullcontext) -> None:  # noqa: B008 - frozen
         self.access = access
         self._limits = limits
+        self._around = around
         self._credentials = Credentials(access)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket)
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._socket)
         self._session = aiohttp.ClientSession(
             connector=connector,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect),
@@ -181,6 +191,10 @@ class Connection:
             **more,
         ) as response:
             yield response
+
+    def _socket(self, address: Any) -> socket.socket:
+        with self._around():
+            return _socket(address)
 
     def _where(self, request: Request) -> str:
         return f"{self.access.server}: {request.what or request.path}"

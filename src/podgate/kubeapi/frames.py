@@ -8,7 +8,7 @@ A watch answers one JSON object per line, ``{"type": "ADDED", "object": {…}}``
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -146,6 +146,18 @@ _version: Final = msgspec.json.Decoder(_VersionedFrame)
 _marked: Final = msgspec.json.Decoder(_MarkedFrame)
 _unread: Final = msgspec.json.Decoder(_Unread)
 _unread_list: Final = msgspec.json.Decoder(_UnreadList)
+
+
+class Decoding(Protocol):
+    """Reads what the API answers about one kind."""
+
+    def batch(self, lines: Iterable[bytes]) -> Batch:
+        """Read some lines of a watch; raises NotAFrame."""
+        ...
+
+    def page(self, body: bytes) -> Page:
+        """Read one page of a list; raises NotAFrame."""
+        ...
 
 
 class Decoder:
