@@ -57,7 +57,7 @@ class FakeApiServer:
         self.streams = 0
         self._pages: dict[str, list[Obj]] = {}
         self._wakers: set[asyncio.Event] = set()
-        self._encoded: dict[tuple[str, str], bytes] = {}
+        self._cache: dict[tuple[str, str], bytes] = {}
 
     def _wake(self) -> None:
         for waker in self._wakers:
@@ -176,17 +176,17 @@ class FakeApiServer:
             found = found[:limit]
         resource = collection.resource
         head = json.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
-        items = b",".join(self._bytes(obj, listed=True) for obj in found)
+        items = b",".join(self.encoded(obj, listed=True) for obj in found)
         body = head[:-1].encode() + b', "items": [' + items + b"]}"
         return web.Response(body=body, content_type="application/json")
 
-    def _bytes(self, obj: Obj, *, listed: bool = False) -> bytes:
+    def encoded(self, obj: Obj, *, listed: bool = False) -> bytes:
         """Encode once per version. Items of a list carry no type and version, as the API's own lists do."""
         key = (obj["metadata"]["uid"] + ("l" if listed else ""), obj["metadata"]["resourceVersion"])
-        if key not in self._encoded:
+        if key not in self._cache:
             plain = {name: value for name, value in obj.items() if not listed or name not in ("apiVersion", "kind")}
-            self._encoded[key] = json.dumps(plain, separators=(",", ":")).encode()
-        return self._encoded[key]
+            self._cache[key] = json.dumps(plain, separators=(",", ":")).encode()
+        return self._cache[key]
 
     # Watches.
 
@@ -240,7 +240,7 @@ class FakeApiServer:
                     version = change.version
                     event = change.event(matches)
                     if event:
-                        await _write(response, event[0], self._bytes(event[1]))
+                        await _write(response, event[0], self.encoded(event[1]))
             if ends:
                 return
             try:
@@ -256,7 +256,7 @@ class FakeApiServer:
     async def _send_initial(self, response: web.StreamResponse, collection: Collection, selection: Selection) -> None:
         version = self.objects.version
         for obj in list(collection.select(selection)):
-            await _write(response, "ADDED", self._bytes(obj))
+            await _write(response, "ADDED", self.encoded(obj))
         end = {"k8s.io/initial-events-end": "true"}
         await _write(response, "BOOKMARK", _bookmark(collection.resource, version, end))
 

@@ -133,7 +133,7 @@ async def test_bookmarks_keep_a_quiet_watch_from_expiring() -> None:
         for number in range(5):
             server.objects.put("nodes", {"metadata": {"name": f"n{number}"}})
         newest = str(server.objects.version)
-        await poll_async(lambda: source.source._watchings[0].resource_version == newest)
+        await poll_async(lambda: source.source.watchings[0].resource_version == newest)
         server.objects.compact()
         proxy.cut_all()
         server.objects.put("configmaps", config_map("c"))

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from podgate.kubeapi.connection import AccessError, Connection, SilentError, UnreachableError
-from podgate.kubeapi.frames import Decoder, Lines, NotAFrame
+from podgate.kubeapi.frames import Decoder, Decoding, Lines, NotAFrame
 from podgate.model.frozen import ObjectRef
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import Table
@@ -37,6 +37,9 @@ class KubeSource:
         by_name: kinds of which single objects may be wanted; each is in the snapshot, with the wanted objects alone.
         report: told what goes wrong and when it is mended.
         pace: how long is waited.
+
+    Attributes:
+        watchings: the state of each watch that runs from the start.
     """
 
     def __init__(
@@ -47,12 +50,14 @@ class KubeSource:
         by_name: Iterable[Kind[Any]] = (),
         report: Report = _silent,
         pace: Pace = Pace(),  # noqa: B008 - frozen
+        decoder: Callable[[Kind[Any]], Decoding] = Decoder,
     ) -> None:
         self._connection = connection
         self._report = report
         self._pace = pace
-        self._watchings = [Watching(watch, pace) for watch in dict.fromkeys(watches)]
-        kinds = list(dict.fromkeys(watching.watch.kind.kind for watching in self._watchings))
+        self._decoder = decoder
+        self.watchings = [Watching(watch, pace) for watch in dict.fromkeys(watches)]
+        kinds = list(dict.fromkeys(watching.watch.kind.kind for watching in self.watchings))
         self._by_name = {kind.kind: kind for kind in by_name if kind.kind not in kinds}
         self._merging = {kind: Merging() for kind in (*kinds, *self._by_name)}
         self._wanted: frozenset[ObjectRef] = frozenset()
@@ -72,29 +77,30 @@ class KubeSource:
     async def values(self) -> AsyncIterator[Snapshot]:
         """Give the snapshot once it is whole, then each one that differs; whatever the API does, it never ends."""
         async with self._connection, asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._follow(each), name=_name(each.watch)) for each in self._watchings]
+            tasks = [group.create_task(self._follow(each), name=_name(each.watch)) for each in self.watchings]
             if self._by_name:
                 tasks.append(group.create_task(self._follow_wanted(), name="wanted objects"))
-            if not self._watchings:
+            if not self.watchings:
                 self._changed.set()
             try:
                 while True:
                     await self._changed.wait()
                     self._changed.clear()
-                    if all(watching.answered for watching in self._watchings):
-                        yield self._snapshot()
+                    if all(watching.answered for watching in self.watchings):
+                        yield self.snapshot()
             finally:
                 for task in tasks:
                     task.cancel()
 
-    def _snapshot(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
+        """Give what is known now; tables that did not change are the same as before."""
         kinds: dict[str, Listed[Any] | Absent] = {}
         for kind, merging in self._merging.items():
             if kind in self._by_name:
                 kinds[kind] = self._single(kind, merging)
             else:
-                kinds[kind] = merging([each for each in self._watchings if each.watch.kind.kind == kind])
-        everything = (*self._watchings, *self._named.values())
+                kinds[kind] = merging([each for each in self.watchings if each.watch.kind.kind == kind])
+        everything = (*self.watchings, *self._named.values())
         faults = tuple(watching.faults[ref] for watching in everything for ref in sorted(watching.faults))
         return Snapshot(kinds, faults, self._pending())
 
@@ -120,7 +126,7 @@ class KubeSource:
 
     async def _follow(self, watching: Watching) -> None:
         """Run one watch for ever."""
-        name, decoder = _name(watching.watch), Decoder(watching.watch.kind)
+        name, decoder = _name(watching.watch), self._decoder(watching.watch.kind)
         while True:
             await asyncio.sleep(watching.pause(random.random()))  # noqa: S311 - jitter, no secret
             try:
@@ -132,7 +138,7 @@ class KubeSource:
             self._tell(changed)
             self._report(name, watching.trouble)
 
-    async def _ask(self, watching: Watching, decoder: Decoder) -> bool:
+    async def _ask(self, watching: Watching, decoder: Decoding) -> bool:
         """Do one request to its end."""
         pages = watching.pages
         request = watching.request(random.random())  # noqa: S311

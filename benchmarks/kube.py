@@ -1,0 +1,340 @@
+"""``./dev bench kube [--quick]``: what it costs to list and follow 60,000 objects of a Kubernetes API.
+
+Here: a fake API server in a process of its own, a client in another, the table. Not here: the real kube-apiserver.
+Invariant: the client's CPU time and memory are its own: it is a fresh process that does nothing else, and garbage
+collection is as in an agent.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from benchmarks.support import Row, counters, cpus, machine, memory_kb, milliseconds, percentile, pinned, say, table
+from podgate.kubeapi.access import Access
+from podgate.kubeapi.connection import Connection
+from podgate.kubeapi.frames import Decoder, Lines
+from podgate.linux.processes import die_with_parent
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.meta import ApiStruct, ObjectMeta
+from podgate.model.snapshot import Kind, Snapshot, Watch
+from podgate.sources.kube.source import KubeSource
+from tests.support.fake_apiserver import FakeApiServer
+from tests.support.fake_objects import Change, Obj
+
+EACH: Final = 30_000
+EDITS: Final = 400
+
+
+class Port(ApiStruct, frozen=True, rename="camel", gc=False):
+    """A port of a Service or an EndpointSlice."""
+
+    name: str = ""
+    port: int = 0
+    protocol: str = "TCP"
+    node_port: int = 0
+
+
+class ServiceSpec(ApiStruct, frozen=True, rename="camel", gc=False):
+    """What a service proxy reads of a Service."""
+
+    type: str = "ClusterIP"
+    cluster_ips: tuple[str, ...] = ()
+    ports: tuple[Port, ...] = ()
+    session_affinity: str = "None"
+
+
+class Service(ApiStruct, frozen=True, rename="camel", gc=False):
+    """A Service."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class Endpoint(ApiStruct, frozen=True, rename="camel", gc=False):
+    """One endpoint of a slice."""
+
+    addresses: tuple[str, ...] = ()
+    node_name: str = ""
+
+
+class EndpointSlice(ApiStruct, frozen=True, rename="camel", gc=False):
+    """An EndpointSlice."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    address_type: str = ""
+    endpoints: tuple[Endpoint, ...] = ()
+    ports: tuple[Port, ...] = ()
+
+
+SERVICE: Final[Kind[Service]] = Kind("", "v1", "Service", "services", True, Service)
+SLICE: Final[Kind[EndpointSlice]] = Kind(
+    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, EndpointSlice
+)
+
+
+def managed(manager: str, *fields: str) -> list[Obj]:
+    """Give ``managedFields`` as a server sends them along: about a third of an object."""
+    tree: Obj = {f"f:{field}": {".": {}, "f:x": {}} for field in fields}
+    return [{"manager": manager, "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+             "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": tree}, "f:spec": tree}}]  # fmt: skip
+
+
+def service(number: int, version: int) -> Obj:
+    """Give a Service about as large as they are in clusters."""
+    address = f"10.{number >> 14}.{number >> 7 & 127}.{number & 127}"
+    name = f"service-{number}"
+    metadata = {"name": name, "namespace": f"ns-{number % 300}", "uid": f"0f3c1a52-7d2e-4b7e-9c1d-{number:012d}",
+                "resourceVersion": str(version), "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"app": name, "app.kubernetes.io/managed-by": "Helm"},
+                "managedFields": managed("helm", "ports", "selector", "type", "sessionAffinity", "ip")}  # fmt: skip
+    ports = [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]
+    spec = {"ports": ports, "selector": {"app": name}, "clusterIP": address, "clusterIPs": [address],
+            "type": "ClusterIP", "sessionAffinity": "None", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster"}  # fmt: skip
+    return {"kind": "Service", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}
+
+
+def endpoint_slice(number: int, version: int, node: int = 0) -> Obj:
+    """Give the slice of that Service, with three endpoints."""
+    metadata = {"name": f"service-{number}-x7k2p", "namespace": f"ns-{number % 300}",
+                "generateName": f"service-{number}-", "uid": f"1f3c1a52-7d2e-4b7e-9c1d-{number:012d}",
+                "resourceVersion": str(version), "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"kubernetes.io/service-name": f"service-{number}",
+                           "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"},
+                "managedFields": managed("kube-controller-manager", "endpoints", "ports", "addressType")}  # fmt: skip
+    endpoints = [
+        {"addresses": [f"10.1{each}.{number >> 8 & 255}.{number & 255}"],
+         "nodeName": f"node-{(number + each + node) % 500}",
+         "conditions": {"ready": True, "serving": True, "terminating": False},
+         "targetRef": {"kind": "Pod", "namespace": f"ns-{number % 300}", "name": f"service-{number}-5c9d-{each}",
+                       "uid": f"2f3c1a52-7d2e-4b7e-9c1d-{number:012d}"}}
+        for each in range(3)
+    ]  # fmt: skip
+    return {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": metadata, "addressType": "IPv4",
+            "endpoints": endpoints, "ports": [{"name": "http", "protocol": "TCP", "port": 8080}]}  # fmt: skip
+
+
+# The server's process.
+
+
+async def serve(each: int, streaming: str) -> None:
+    """Serve the objects; on SIGUSR1 edit some slices, one every few milliseconds."""
+    server = FakeApiServer()
+    server.streaming = streaming
+    for plural, make in (("services", service), ("endpointslices", endpoint_slice)):
+        collection = server.objects.of(plural)
+        for number in range(each):
+            server.objects.version += 1
+            obj = make(number, server.objects.version)
+            collection.objects[obj["metadata"]["namespace"], obj["metadata"]["name"]] = obj
+            server.encoded(obj, listed=streaming != "yes")
+    server.objects.oldest = server.objects.version
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, asked.set)
+    async with server.serving():
+        print(server.url, flush=True)
+        await asked.wait()
+        slices = server.objects.of("endpointslices")
+        for number in range(EDITS):
+            server.objects.version += 1
+            obj = endpoint_slice(number * 17 % each, server.objects.version, node=1)
+            name = (obj["metadata"]["namespace"], obj["metadata"]["name"])
+            slices.history.append(Change(server.objects.version, slices.objects[name], obj))
+            slices.objects[name] = obj
+            server.objects.on_change()
+            await asyncio.sleep(0.004)
+        await asyncio.get_running_loop().create_future()
+
+
+# The client's process.
+
+
+def cpu() -> float:
+    """Give the seconds that this process has been on a CPU."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def rss() -> int:
+    """Give the resident memory of this process in MiB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) >> 10
+    raise RuntimeError("no VmRSS")
+
+
+async def list_all(url: str, edits: bool) -> None:
+    """List, say what it cost, then follow the edits, and say that."""
+    source = KubeSource(Connection(Access(url)), (Watch(SERVICE), Watch(SLICE)))
+    base, before, started, given = rss(), cpu(), time.perf_counter(), 0
+    at = before
+    said: dict[str, Any] = {}
+    async for snapshot in source.values():
+        given += 1
+        if given == 1:
+            said = {"cpu": cpu() - before, "wall": time.perf_counter() - started, "base": base,
+                    "objects": sum(len(snapshot.objects(kind)) for kind in (SERVICE, SLICE))}  # fmt: skip
+            gc.collect()
+            gc.freeze()
+            said |= {"rss": rss(), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}
+            print(json.dumps(said), flush=True)
+            if not edits:
+                return
+            at = cpu()
+        elif edited(snapshot, EACH):
+            print(json.dumps({"snapshots": given - 1, "cpu": cpu() - at}), flush=True)
+            return
+
+
+def edited(snapshot: Snapshot, each: int) -> bool:
+    """Say whether the last edit has arrived."""
+    number = (EDITS - 1) * 17 % each
+    slices: Any = snapshot.objects(SLICE)
+    obj = slices[ObjectRef("EndpointSlice", f"service-{number}-x7k2p", f"ns-{number % 300}")]
+    return bool(obj.endpoints[0].node_name == f"node-{(number + 1) % 500}")
+
+
+def one_event(each: int, runs: int) -> list[float]:
+    """Time the way of one frame, from its bytes to a new snapshot, with full tables."""
+    source = KubeSource(Connection(Access("http://127.0.0.1:1")), (Watch(SERVICE), Watch(SLICE)))
+    for watching, make in zip(source.watchings, (service, endpoint_slice), strict=True):
+        items = b",".join(json.dumps(make(number, 7)).encode() for number in range(each))
+        watching.page(
+            Decoder(watching.watch.kind).page(b'{"metadata":{"resourceVersion":"7"},"items":[' + items + b"]}")
+        )
+    source.snapshot()
+    gc.collect()
+    gc.freeze()
+    lines, decoder, seconds = Lines(), Decoder(SLICE), []
+    for number in range(runs):
+        obj = endpoint_slice(number * 17 % each, 8 + number, node=1)
+        frame = json.dumps({"type": "MODIFIED", "object": obj}).encode() + b"\n"
+        started = time.perf_counter()
+        changed = source.watchings[1].batch(decoder.batch(lines.feed(frame)))
+        source.snapshot()
+        seconds.append(time.perf_counter() - started)
+        if not changed:
+            raise RuntimeError("an edit changed nothing")
+    return seconds
+
+
+# The table.
+
+
+class Served(NamedTuple):
+    """A server that runs."""
+
+    url: str
+    pid: int
+
+
+@contextmanager
+def served(each: int, streaming: str, cpu_number: int) -> Iterator[Served]:
+    """Run a server for the body."""
+    with pinned(cpu_number):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.kube", "--serve", streaming, "--each", str(each)],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one thread
+        )
+    try:
+        url = process.stdout.readline().strip() if process.stdout else ""
+        yield Served(url, process.pid)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def client(url: str, *, edits: bool, cpu_number: int) -> subprocess.Popen[str]:
+    """Start a client."""
+    with pinned(cpu_number):
+        return subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.kube", "--client", url, *(["--edits"] if edits else [])],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one thread
+        )
+
+
+def listing(each: int, streaming: str, what: str, runs: int) -> list[Row]:
+    """Measure a list, several times, against one server."""
+    ours, theirs, walls, found = [], [], [], {}
+    theirs_cpu, mine_cpu = cpus()
+    with served(each, streaming, theirs_cpu) as server:
+        for _ in range(runs):
+            before = counters(server.pid).running
+            found = json.loads(client(server.url, edits=False, cpu_number=mine_cpu).communicate(timeout=120)[0])
+            ours.append(found["cpu"])
+            theirs.append(counters(server.pid).running - before)
+            walls.append(found["wall"])
+        memory = memory_kb(server.pid)[0] >> 10
+    spread = f"{min(ours):.2f} - {max(ours):.2f} s"
+    beside = f"the fake server's own: {statistics.median(theirs):.2f} s, {memory} MiB"
+    return [
+        Row(f"{found['objects']} objects, {what}: CPU time", "<= 3 s", f"{statistics.median(ours):.2f} s", spread,
+            beside),
+        Row("  until the first snapshot", "", f"{statistics.median(walls):.2f} s"),
+        Row("  resident afterwards", "<= 200 MiB", f"{found['rss']} MiB", f"peak {found['peak']} MiB",
+            f"before the list {found['base']} MiB"),
+    ]  # fmt: skip
+
+
+def following(each: int) -> Row:
+    """Measure edits that arrive one by one over a socket."""
+    theirs_cpu, mine_cpu = cpus()
+    with served(each, "yes", theirs_cpu) as server:
+        process = client(server.url, edits=True, cpu_number=mine_cpu)
+        if process.stdout is None:
+            raise RuntimeError("the client has no output")
+        process.stdout.readline()
+        subprocess.run(["kill", "-USR1", str(server.pid)], check=True)
+        found = json.loads(process.communicate(timeout=120)[0])
+    return Row(
+        "one event over the socket: CPU time", "", milliseconds(found["cpu"] / EDITS), f"{found['snapshots']} snapshots"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and print; give 0 when it ran, whatever the figures say."""
+    parser = argparse.ArgumentParser(prog="./dev bench kube", description="Figures of the Kubernetes API as a source.")
+    parser.add_argument("--quick", action="store_true", help="one run of each, to see that it works")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    parser.add_argument("--edits", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--each", type=int, default=EACH, help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.serve:
+        asyncio.run(serve(asked.each, asked.serve))
+        return 0
+    if asked.client:
+        asyncio.run(list_all(asked.client, asked.edits))
+        return 0
+    runs = 1 if asked.quick else 3
+    rows: list[Row] = []
+    for streaming, what in (("yes", "streamed"), ("no progress", "in pages")):
+        say(f"measuring: {what}")
+        rows += listing(asked.each, streaming, what, runs)
+    say("measuring: events")
+    seconds = one_event(asked.each, 50 if asked.quick else 1000)
+    rows.append(Row("one event, bytes to a new snapshot", "<= 0.3 ms", milliseconds(statistics.median(seconds)),
+                    f"p99 {milliseconds(percentile(seconds, 0.99))}"))  # fmt: skip
+    rows.append(following(asked.each))
+    print(f"{machine()}{', --quick: too few runs to be quoted' if asked.quick else ''}\n")
+    print(table(rows), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
