@@ -201,9 +201,20 @@ def _sources(
     written = resolve(_of(cidrs, family))
     if not by_pods:
         return written if cidrs else None
-    addresses = chain.from_iterable(members[ref].addresses for ref in sorted(members))
-    found = resolve(_of(addresses, family))
+    found = _addresses(members, family)
     return tuple(each for each in found if find(written, each.first) is not None) if cidrs else found
+
+
+def _addresses(members: Mapping[ObjectRef, Member], family: Family) -> tuple[Interval, ...]:
+    """Give the addresses of Pods; of two Pods with one address, while one is going, the first by name is named."""
+    found: dict[int, tuple[ObjectRef, Entry]] = {}
+    for ref, member in members.items():
+        for entry in member.addresses:
+            if family_of(entry.network) == family:
+                number = int(entry.network.network_address)
+                if number not in found or ref < found[number][0]:
+                    found[number] = (ref, entry)
+    return tuple(Interval(number, number, found[number][1]) for number in sorted(found))
 
 
 def _destinations(to: tuple[Any, ...], family: Family) -> tuple[Interval, ...] | None:
