@@ -37,6 +37,7 @@ class Client(asyncio.BufferedProtocol):
         source: the client's address.
         decision: on the request whose turn it is; None between requests.
         deadline: when it is given up; seconds of the loop's clock.
+        began: when the request whose turn it is began.
         since: when the last request ended, or the connection began.
         connecting: opens a connection to the upstream for it.
     """
@@ -44,7 +45,7 @@ class Client(asyncio.BufferedProtocol):
     __slots__ = (
         *("_body_left", "_closes", "_is_checked", "_is_full", "_is_paused", "_is_refused", "_pending"),
         *(
-            "_began",
+            "began",
             "_proxy",
             "_searched",
             "_sent",
@@ -68,7 +69,7 @@ class Client(asyncio.BufferedProtocol):
         self._pending = bytearray()
         self._searched = 0
         self._body_left = 0
-        self._began = 0.0
+        self.began = 0.0
         self._closes = self._is_checked = self._is_full = self._is_paused = self._is_refused = self._sent = False
         self._transport: asyncio.Transport
         self._upstream: Upstream | None = None
@@ -160,7 +161,7 @@ class Client(asyncio.BufferedProtocol):
                 break
             self._searched = 0
             if isinstance(read, Refused):
-                self._began = self._time()
+                self.began = self._time()
                 self._refuse(framing_refusal(read))
                 return
             raw = bytes(self._pending[: read.size])
@@ -172,14 +173,14 @@ class Client(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def _begin(self, decision: Decision) -> None:
-        self._began = self._time()
+        self.began = self._time()
         self._sent = False
         if self.refuses is not None:
             decision = self.refuses
         if decision.answer:
             if decision.keep_alive and not self._proxy.is_stopping:
                 self._transport.write(decision.answer)
-                self._proxy.answered(decision, self, decision.status, self._time() - self._began)
+                self._proxy.answered(decision, self, decision.status, self._time() - self.began)
                 self.deadline = self._proxy.now + self._proxy.limits.idle
             else:
                 self._refuse(decision)
@@ -209,7 +210,7 @@ class Client(asyncio.BufferedProtocol):
         self._is_refused = True
         self._pending.clear()
         self._transport.write(decision.answer)
-        self._proxy.answered(decision, self, decision.status, self._time() - self._began)
+        self._proxy.answered(decision, self, decision.status, self._time() - self.began)
         self._linger()
 
     def _linger(self) -> None:
@@ -217,8 +218,14 @@ class Client(asyncio.BufferedProtocol):
         self._pending.clear()
         if self._transport.is_closing():
             return
-        if self._transport.can_write_eof():
+        if self._proxy.is_stopping:
+            self._transport.close()  # what is written still goes out
+            return
+        try:
             self._transport.write_eof()
+        except OSError:  # the client has gone already (ENOTCONN)
+            self._transport.abort()
+            return
         slow = self._transport.get_write_buffer_size() > 0
         self.deadline = self._proxy.now + (self._proxy.limits.taking if slow else self._proxy.limits.linger)
         if self._is_paused:
@@ -287,7 +294,7 @@ class Client(asyncio.BufferedProtocol):
         decision = self.decision
         assert decision is not None  # noqa: S101 - there was an answer
         self.decision = self._upstream = None
-        self._proxy.answered(decision, self, status, self._time() - self._began)
+        self._proxy.answered(decision, self, status, self._time() - self.began)
         if self._closes or self._body_left or self._proxy.is_stopping:
             self._linger()
             return
@@ -303,7 +310,7 @@ class Client(asyncio.BufferedProtocol):
             return
         self.decision = self._upstream = None
         self._proxy.failed(why, status)
-        self._proxy.answered(decision, self, status, self._time() - self._began)
+        self._proxy.answered(decision, self, status, self._time() - self.began)
         if self._sent:
             self._is_refused = True
             self._transport.abort()  # half an answer must not look like a whole one
@@ -379,7 +386,7 @@ class Client(asyncio.BufferedProtocol):
         self.decision = None
         self._is_refused = True
         self._let_go()
-        self._proxy.answered(decision, self, 499, self._time() - self._began)
+        self._proxy.answered(decision, self, 499, self._time() - self.began)
         self._transport.abort()
 
     def _let_go(self) -> None:

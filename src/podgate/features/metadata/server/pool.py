@@ -51,11 +51,11 @@ class Pool:
         self._idle: list[Upstream] = []
         self._open: set[Upstream] = set()
         self._names: set[tuple[str, int]] = set()
-        self._opening = 0
+        self._opening: set[object] = set()
 
     def __len__(self) -> int:
         """Give the number of connections, those being opened included."""
-        return len(self._open) + self._opening
+        return len(self._open) + len(self._opening)
 
     def is_ours(self, name: tuple[str, int]) -> bool:
         """Say whether a client's end is the other end of one of our own connections: a loop."""
@@ -75,20 +75,21 @@ class Pool:
         if self.group is None or (len(self) >= self._limits.upstreams and not self._make_room()):
             client.failed("every connection to the upstream is in use", 503)
             return
-        self._opening += 1
-        client.connecting = self.group.create_task(self._connect(client, decision))
+        ticket = object()
+        self._opening.add(ticket)
+        client.connecting = self.group.create_task(self._connect(client, decision, ticket))
 
-    async def _connect(self, client: "Client", decision: Decision) -> None:
+    async def _connect(self, client: "Client", decision: Decision, ticket: object) -> None:
         upstream, why = None, ""
         try:
             async with asyncio.timeout(self._limits.connect):
-                upstream = await self._opened()
+                upstream = await self._opened(ticket)
         except TimeoutError:
             why = f"no connection to the upstream within {self._limits.connect:g} s"
         except OSError as error:
             why = f"the upstream cannot be reached: {error.strerror or error}"
         finally:
-            self._opening -= 1
+            self._opening.discard(ticket)
         client.connecting = None
         if upstream is None:
             client.failed(why, 502)
@@ -97,7 +98,7 @@ class Pool:
         else:
             self.release(upstream)
 
-    async def _opened(self) -> Upstream:
+    async def _opened(self, ticket: object) -> Upstream:
         loop = asyncio.get_running_loop()
         made = upstream_socket(self._family, _RECEIVE_BUFFER)
         try:
@@ -105,11 +106,12 @@ class Pool:
         except BaseException:
             made.close()
             raise
-        _, upstream = await loop.create_connection(lambda: Upstream(self), sock=made)
+        _, upstream = await loop.create_connection(lambda: Upstream(self, ticket), sock=made)
         return upstream
 
     def opened(self, upstream: Upstream) -> None:
-        """Note a new connection."""
+        """Note a new connection: from now on it counts as open, no longer as being opened."""
+        self._opening.discard(upstream.ticket)
         self._open.add(upstream)
         self._names.add(upstream.name)
 

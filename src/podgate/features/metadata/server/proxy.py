@@ -261,7 +261,7 @@ class Proxy:
         waiting = [each for each in self._clients if each.decision is not None and each.decision.waits]
         if not waiting:
             return False
-        min(waiting, key=_since).give_up()
+        min(waiting, key=_began).give_up()
         self.counts.shed["long-poll"] += 1
         return True
 
@@ -294,6 +294,10 @@ def _lifetime(lines: list[bytes]) -> float:
         if name.lower() == _TTL and value.strip().isdigit():
             return float(value)
     return _LONGEST_TTL
+
+
+def _began(client: Client) -> float:
+    return client.began
 
 
 def _since(client: Client) -> float:

@@ -31,6 +31,7 @@ class Upstream(asyncio.BufferedProtocol):
 
     Attributes:
         name: our end, as (address, port): what a client's end must never be.
+        ticket: what the pool counted it by while it was being opened.
         since: when it was last put into the pool; seconds of the loop's clock.
         is_used: an earlier request was answered on it, so the server may be about to close it.
         got: bytes of an answer have come since the request was sent.
@@ -38,11 +39,12 @@ class Upstream(asyncio.BufferedProtocol):
 
     __slots__ = (
         *("_chunks", "_client", "_collected", "_decision", "_head", "_is_paused", "_left", "_pending"),
-        *("_pool", "_view", "got", "is_used", "name", "since", "transport"),
+        *("_pool", "_view", "got", "is_used", "name", "since", "ticket", "transport"),
     )
 
-    def __init__(self, pool: "Pool") -> None:
+    def __init__(self, pool: "Pool", ticket: object) -> None:
         self._pool = pool
+        self.ticket = ticket
         self._view = pool.view
         self._client: Client | None = None
         self._decision: Decision | None = None
