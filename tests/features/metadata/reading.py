@@ -8,7 +8,7 @@ from podgate.features.metadata.compile import Compiler
 from podgate.features.metadata.explain import Question, head_of
 from podgate.features.metadata.filter import Decider
 from podgate.features.metadata.head import Head, Refused, read_head
-from podgate.features.metadata.intent import Intent, NodeRules
+from podgate.features.metadata.intent import Intent, rule_lines
 from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.verdict import Verdict
@@ -38,7 +38,7 @@ def actual(case: Case, name: str, lines: list[str]) -> list[str]:
     if name == "problems":
         return problems(compiled, inputs)
     if name == "rules":
-        return rules(compiled.states.rules)
+        return rule_lines(compiled.states.rules)
     decider = Decider(compiled.states.filter)
     headers = tuple(section.lines if (section := case.one("headers")) else ())
     questions = [line.rpartition(" -> ")[0].rstrip() for line in lines]
@@ -122,17 +122,6 @@ def problems(compiled: Compiled[Intent], inputs: Inputs) -> list[str]:
             field = f" {problem.field}" if problem.field else ""
             found.append(f"{where}: {problem.severity} {problem.reason}{field}: {problem.message}")
     return [*found, *([f"degraded: {compiled.degraded}"] if compiled.degraded else [])] or ["none"]
-
-
-def rules(wanted: NodeRules) -> list[str]:
-    """Write the node's rules, one per line."""
-    if wanted.phase == "none":
-        return [f"none: {wanted.why}"]
-    lines = [f"address {wanted.local_address} on lo"]
-    lines += [f"redirect {r.address}:{r.port} to {r.to_address}:{r.to_port}" for r in wanted.redirects]
-    lines += [f"refuse {r.address} {' '.join(map(str, r.ports)) or 'all ports'}" for r in wanted.refusals]
-    lines += [f"drop packets sent from {address}" for address in wanted.spoofed]
-    return [*lines, f"but not from {' '.join(wanted.uplinks) or 'nowhere'}"]
 
 
 def settings_of(case: Case) -> Settings:

@@ -74,7 +74,8 @@ def intent_of(settings: Settings, inputs: Inputs) -> tuple[Intent, tuple[Problem
     filter_ = _filter(settings, inputs, name, policies, broken=bool(problems))
     rules = _rules(settings, inputs.machine, node)
     ranges = node.pod_ranges if node is not None else ()
-    return Intent(name, filter_, rules, ranges), problems
+    allowed = tuple(map(str, settings.allowed_networks))
+    return Intent(name, filter_, rules, ranges, allowed), problems
 
 
 def _filter(settings: Settings, inputs: Inputs, node_name: str, policies: list[NamedPolicy], *, broken: bool) -> Filter:

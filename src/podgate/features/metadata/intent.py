@@ -63,6 +63,17 @@ def closed(rules: NodeRules) -> NodeRules:
     return replace(rules, phase="closed", redirects=(), refusals=(*instead, *rules.refusals))
 
 
+def rule_lines(rules: NodeRules) -> list[str]:
+    """Say the rules for people, one per line."""
+    if rules.phase == "none":
+        return [f"none: {rules.why}"]
+    lines = [f"address {rules.local_address} on lo"]
+    lines += [f"redirect {each.address}:{each.port} to {each.to_address}:{each.to_port}" for each in rules.redirects]
+    lines += [f"refuse {each.address} {' '.join(map(str, each.ports)) or 'all ports'}" for each in rules.refusals]
+    lines += [f"drop packets sent from {address}" for address in rules.spoofed]
+    return [*lines, f"but not from {' '.join(rules.uplinks) or 'nowhere'}"]
+
+
 class Intent(Frozen, frozen=True):
     """What is wanted on this node.
 
@@ -71,9 +82,11 @@ class Intent(Frozen, frozen=True):
         filter: what the proxy decides with.
         rules: the node's rules, for when the proxy listens; ``closed`` gives those for before.
         pod_ranges: the node's Pod ranges, where known: nobody else's redirected packets are taken.
+        allow_from: who else may connect directly, as CIDRs.
     """
 
     node_name: str = ""
     filter: Filter = Filter()
     rules: NodeRules = NodeRules()
     pod_ranges: tuple[str, ...] = ()
+    allow_from: tuple[str, ...] = ()

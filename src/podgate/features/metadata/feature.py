@@ -1,0 +1,137 @@
+"""metadata, as the command line and the host know it.
+
+Here: the declaration: what it needs, how it answers. Not here: any decision.
+Invariant: every verb looks at the same compiled value, so what is rendered, explained and checked is what is decided.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from podgate.features.metadata import check as checking
+from podgate.features.metadata.clients import source_text
+from podgate.features.metadata.compile import Compiler, file_watches
+from podgate.features.metadata.explain import Question, answer_json, answer_text, explain_all
+from podgate.features.metadata.filter import Decider
+from podgate.features.metadata.intent import Intent, rule_lines
+from podgate.features.metadata.policy import METADATA_POLICY
+from podgate.features.metadata.settings import Settings
+from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Step
+from podgate.model.files import FileWatch
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.pods import POD
+from podgate.model.problems import Problem
+from podgate.model.snapshot import Watch
+
+
+class Metadata:
+    """Keeps the node's credentials on the cloud's metadata server out of Pods' reach; replaces metadata-proxy."""
+
+    name = "metadata"
+    settings = Settings
+
+    def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:  # noqa: ARG002 - always the same
+        """Need this node, its Pods and the policies."""
+        pods = Watch(POD, field_selector=f"spec.nodeName={node_name}" if node_name else "")
+        node = Watch(NODE, field_selector=f"metadata.name={node_name}" if node_name else "")
+        return (node, pods, Watch(METADATA_POLICY))
+
+    def files(self, settings: Settings) -> tuple[FileWatch, ...]:
+        """Need the policy file or folder."""
+        return file_watches(settings)
+
+    def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[Intent]]:
+        """Give the compiler."""
+        return Compiler(settings, lambda intent: intent)
+
+    def steps(self, settings: Settings) -> tuple[Step[Intent, Any, Any], ...]:  # noqa: ARG002 - none of its own
+        """Write nothing but the node's rules."""
+        return ()
+
+    def samples(self, states: Intent) -> tuple[Sample, ...]:
+        """Count the policies and the clients that are known."""
+        name, text = "podgate_metadata_policies", "MetadataPolicies and policy files in force."
+        clients = states.filter.clients or {}
+        return (
+            Sample(name, len(states.filter.policies), help=text),
+            Sample("podgate_metadata_clients", len(clients), help="Addresses of Pods that are known."),
+        )
+
+    def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is kept
+        """Recover nothing: while a policy is broken, the strictest rules are in force."""
+        return {}
+
+    def render(self, states: Intent) -> Answered:
+        """Show the filter as JSON, which the proxy's own process reads, and the node's rules."""
+        lines = [*rule_lines(states.rules), f"policies: {', '.join(p.name for p in states.filter.policies) or 'none'}"]
+        return Answered("\n".join(lines), msgspec.to_builtins({"filter": states.filter, "rules": states.rules}))
+
+    def add_questions(self, parser: argparse.ArgumentParser) -> None:
+        """Ask for requests, and for who sends them."""
+        parser.add_argument("asked", nargs="+", metavar="URL-OR-PATH", help="what is asked for")
+        parser.add_argument(
+            "-H",
+            "--header",
+            dest="headers",
+            action="append",
+            default=[],
+            metavar="'Name: value'",
+            help="a header of the requests; may be given several times",
+        )
+        parser.add_argument("--method", default="GET", metavar="M", help="their method (default: GET)")
+        parser.add_argument(
+            "--from",
+            dest="sender",
+            metavar="[NS/]POD|ADDRESS",
+            help="who sends them (default: somebody who is not known)",
+        )
+
+    def explain(self, asked: argparse.Namespace, compiled: Compiled[Intent], look: Look) -> Answered:
+        """Say what becomes of some requests."""
+        source, host_network = ("", False) if asked.sender is None else _sender(asked.sender, look.inputs)
+        headers = tuple(asked.headers)
+        questions = [Question(each, asked.method, headers, source, host_network) for each in asked.asked]
+        answers = explain_all(Decider(compiled.states.filter), questions)
+        return Answered("\n".join(map(answer_text, answers)), [answer_json(answer) for answer in answers])
+
+    def check(self, compiled: Compiled[Intent], look: Look) -> Answered:
+        """Give findings from the policies and options."""
+        findings = checking.check(compiled.states)
+        warnings = tuple(problem for problems in compiled.problems.values() for problem in problems)
+        rows = [_finding_json(problem, look) for problem in dict.fromkeys((*warnings, *findings))]
+        lines = ["{place}: {reason}: {message}".format(**row) for row in rows]
+        lines.append(f"{len(rows)} finding{'' if len(rows) == 1 else 's'}")
+        return Answered("\n".join(lines), {"findings": rows}, 1 if rows else 0)
+
+
+FEATURE = Metadata()
+
+
+def _finding_json(problem: Problem, look: Look) -> dict[str, str]:
+    option = problem.ref == checking.OPTIONS
+    return {
+        "object": str(problem.ref),
+        "field": problem.field,
+        "place": problem.field if option else look.where(problem.ref, problem.field),
+        "reason": problem.reason,
+        "message": problem.message,
+    }
+
+
+def _sender(text: str, inputs: Inputs) -> tuple[str, bool]:
+    """Give the address of ``[NS/]POD`` or of an address, and whether it is on the node's own network."""
+    address = source_text(text)
+    if address:
+        return address, False
+    namespace, slash, name = text.rpartition("/")
+    pods = inputs.objects.objects(POD)
+    pod = pods.get(ObjectRef(POD.kind, name, namespace if slash else "default"))
+    if pod is not None and (pod.addresses or pod.spec.host_network):
+        return ("" if pod.spec.host_network else source_text(pod.addresses[0])), pod.spec.host_network
+    if pod is not None:
+        raise QuestionError(f'--from "{text}": this Pod has no address yet: give an address')
+    known = ", ".join(sorted(f"{ref.namespace}/{ref.name}" for ref in pods)) or "none"
+    raise QuestionError(f'--from "{text}" is neither an address nor a Pod of the source (Pods: {known})')
