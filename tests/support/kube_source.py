@@ -5,7 +5,7 @@ Invariant: the source is ended when the block is left, also when a test fails.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,12 +57,12 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    url: str, *watches: Watch, by_name: Iterable[Kind[Any]] = (), silence: float = 90.0, access: Access | None = None
+    url: str, *watches: Watch, silence: float = 90.0, access: Access | None = None
 ) -> AsyncIterator[Running]:
     """Run a source against a server."""
     connection = Connection(access or Access(url), Limits(silence=silence))
     found = Running()
-    source = found.source = KubeSource(connection, watches, by_name=by_name, pace=QUICK, report=found.report)
+    source = found.source = KubeSource(connection, watches, pace=QUICK, report=found.report)
 
     async def follow() -> None:
         async for snapshot in source.values():

@@ -35,12 +35,18 @@ class Kind(Frozen, Generic[T], frozen=True):
 
 
 class Watch(Frozen, frozen=True):
-    """What a feature needs of one kind. Selectors use the API's syntax; empty selects all."""
+    """What a feature needs of one kind. Selectors use the API's syntax; empty selects all.
+
+    Attributes:
+        by_name: only single objects are needed, those that a compile names (``Compiled.wanted``), so that nobody needs
+            the right to list all Secrets. A source that has everything at hand may give more.
+    """
 
     kind: Kind[Any]
     namespace: str = ""
     label_selector: str = ""
     field_selector: str = ""
+    by_name: bool = False
 
 
 class Listed(Frozen, Generic[T], frozen=True):

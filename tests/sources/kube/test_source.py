@@ -161,7 +161,7 @@ async def test_single_objects_are_fetched_by_name_and_only_these() -> None:
     async with FakeApiServer().serving() as server:
         for name in ("a", "b", "c"):
             server.objects.put("configmaps", config_map(name))
-        async with running(server.url, Watch(NAMESPACE), by_name=(CONFIG_MAP,)) as source:
+        async with running(server.url, Watch(NAMESPACE), Watch(CONFIG_MAP, by_name=True)) as source:
             await source.until(CONFIG_MAP, set())
             wanted = frozenset({config_ref("a"), config_ref("nobody")})
             source.source.want(wanted)
@@ -181,7 +181,7 @@ async def test_many_wanted_objects_share_a_stream_per_namespace() -> None:
     async with FakeApiServer().serving() as server:
         for number in range(60):
             server.objects.put("configmaps", config_map(f"c{number}"))
-        async with running(server.url, by_name=(CONFIG_MAP,)) as source:
+        async with running(server.url, Watch(CONFIG_MAP, by_name=True)) as source:
             few = frozenset(config_ref(f"c{number}") for number in range(3))
             source.source.want(few)
             await source.until(CONFIG_MAP, {"c0", "c1", "c2"})

@@ -8,7 +8,7 @@ nothing, and one kind never waits for another.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from podgate.kubeapi.connection import AccessError, Connection, SilentError, UnreachableError
@@ -33,8 +33,7 @@ class KubeSource:
 
     Args:
         connection: used while ``values`` is iterated, and opened by it.
-        watches: what is watched from the start.
-        by_name: kinds of which single objects may be wanted; each is in the snapshot, with the wanted objects alone.
+        watches: what is watched. Of a kind ``by_name`` the snapshot holds the objects alone that ``want`` named.
         report: told what goes wrong and when it is mended.
         pace: how long is waited.
 
@@ -45,9 +44,8 @@ class KubeSource:
     def __init__(
         self,
         connection: Connection,
-        watches: Iterable[Watch],
+        watches: tuple[Watch, ...],
         *,
-        by_name: Iterable[Kind[Any]] = (),
         report: Report = _silent,
         pace: Pace = Pace(),  # noqa: B008 - frozen
         decoder: Callable[[Kind[Any]], Decoding] = Decoder,
@@ -56,9 +54,11 @@ class KubeSource:
         self._report = report
         self._pace = pace
         self._decoder = decoder
-        self.watchings = [Watching(watch, pace) for watch in dict.fromkeys(watches)]
+        self.watchings = [Watching(watch, pace) for watch in dict.fromkeys(watches) if not watch.by_name]
         kinds = list(dict.fromkeys(watching.watch.kind.kind for watching in self.watchings))
-        self._by_name = {kind.kind: kind for kind in by_name if kind.kind not in kinds}
+        self._by_name = {
+            watch.kind.kind: watch.kind for watch in watches if watch.by_name and watch.kind.kind not in kinds
+        }
         self._merging = {kind: Merging() for kind in (*kinds, *self._by_name)}
         self._wanted: frozenset[ObjectRef] = frozenset()
         self._named: dict[Watch, Watching] = {}
