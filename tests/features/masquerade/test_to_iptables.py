@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.config import Config
 from podgate.features.masquerade.intent import FamilyIntent, Intent, PolicyIntent, Spans, Translation
-from podgate.features.masquerade.prefixes import Entry, Span, kept, resolve
+from podgate.features.masquerade.prefixes import Entry, Span, kept, resolve, span_of
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
 from podgate.features.masquerade.to_iptables import (
     CHAIN,
     OWNERS,
+    Style,
     Writer,
     jump_to,
+    kept_spans,
     knows_random_fully,
     record_chains,
     recorded_chains,
@@ -206,6 +208,16 @@ def test_chains_are_recorded_and_what_is_not_ours_records_nothing() -> None:
     assert recorded_chains(record_chains(states)) == {"IP-MASQ"}
     for other in (None, b"", b"{}", b"[1]", b"\xff"):
         assert recorded_chains(other) == frozenset()
+
+
+@pytest.mark.parametrize("style", ["agent", "podgate"])
+def test_the_list_is_recovered_from_the_chain(style: Style) -> None:
+    networks = ("169.254.0.0/16", "10.0.0.0/8", "0.0.0.0/0")
+    intent = intent_of(b"nonMasqueradeCIDRs: [10.0.0.0/8, 0.0.0.0/0]")
+    fake = in_iptables(Writer("ip", "nft", style=style)(intent))
+    read = read_listing(fake.save(), "ip", "nft", OWNERS)
+    assert sorted(kept_spans(read) or ()) == sorted(span_of(ip_network(network)) for network in networks)
+    assert kept_spans(read, "OTHER") is None
 
 
 BOOT = """\

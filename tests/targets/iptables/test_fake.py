@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podgate.joints import ApplyError, Drifted
@@ -27,6 +27,7 @@ async def loaded(*wanted: State) -> FakeIptables:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_plans_lead_from_any_state_to_any_other(family: Family, data: st.DataObject) -> None:
     async def walk() -> None:

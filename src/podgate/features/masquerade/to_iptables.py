@@ -19,7 +19,7 @@ import msgspec
 
 from podgate.features.masquerade.config import LINK_LOCAL
 from podgate.features.masquerade.intent import FamilyIntent, Intent, PolicyIntent, Spans, Translation
-from podgate.features.masquerade.prefixes import Entry, family_of, networks_of
+from podgate.features.masquerade.prefixes import Entry, Span, family_of, networks_of
 from podgate.model.machine import Family, IPNetwork
 from podgate.model.packet import (
     AddressIn,
@@ -85,6 +85,22 @@ def recorded_chains(kept: bytes | None) -> frozenset[str]:
         return frozenset(msgspec.json.decode(kept or b"[]", type=list[str]))
     except msgspec.DecodeError:
         return frozenset()
+
+
+def kept_spans(state: State, chain: str = CHAIN) -> list[Span] | None:
+    """Give what a chain keeps by its rules of the configured list; None where there is no such chain.
+
+    For a start with a bad file where nothing could be kept on disk. The rules may be ip-masq-agent's own.
+    """
+    rules = next((each.rules for each in state.chains if each.name == chain), None)
+    if rules is None:
+        return None
+    whole = Span(0, (1 << (32 if state.family == "ip" else 128)) - 1)
+    return [
+        next((Span(*match.ranges[0]) for match in rule.matches if isinstance(match, AddressIn)), whole)
+        for rule in rules
+        if rule.comment == _LOCAL and isinstance(rule.target, Return)
+    ]
 
 
 def refusals(part: FamilyIntent) -> tuple[Problem, ...]:
