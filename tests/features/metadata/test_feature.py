@@ -75,7 +75,7 @@ def test_check_finds_what_opens_a_secret(settings: Settings) -> None:
     answered = FEATURE.check(FEATURE.compiler(settings)(look.inputs), look)
     assert answered.code == 1
     assert "OpensSecret" in answered.text
-    assert "objects.yaml:" in answered.text
+    assert "MetadataPolicy/x:spec.rules[0].paths" in answered.text
 
 
 def test_render_shows_the_filter_and_the_rules() -> None:

@@ -1,7 +1,7 @@
 """rules: a profile and policies as matchers, ready to be asked about paths. Pure.
 
-Here: the profile's part (what is concealed, the keys and methods of a path) and the policies' (allow, deny). Not here:
-the order in which they are asked (filter.py), the grammar of paths (globs.py).
+Here: the profile's part (what is concealed, the keys and methods of a path) and the policies' (allow, deny).
+Not here: the order in which they are asked (filter.py), the grammar of paths (globs.py).
 Invariant: a matcher is built once and never changes; asking it costs no more than the path's length allows.
 """
 
