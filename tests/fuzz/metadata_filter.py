@@ -1,0 +1,131 @@
+"""A fuzzer of metadata's request path: raw bytes through head, target and filter, with the oracle behind them.
+
+    python -m tests.fuzz.metadata_filter [REQUESTS] [SEED]
+
+With atheris (``pip install atheris``, Python up to 3.12) it is guided by the lines that an input reaches. Without it,
+by what an input leads to: whatever gets a new combination of reason, rule and spelling is mutated further.
+"""
+
+import importlib.util
+import random
+import re
+import sys
+import time
+from typing import Any
+
+from podgate.features.metadata.filter import Decider, Filter
+from podgate.features.metadata.head import Head, NeedMore, read_head
+from podgate.features.metadata.profiles import PROFILES
+from tests.features.metadata.oracle import bad_bytes, finding
+from tests.features.metadata.tricks import INSERTED, PATHS, QUERIES
+
+GCE = Decider(Filter())
+DECIDERS = tuple(Decider(Filter(profile=profile, opened=())) for profile in PROFILES.values())
+SLOWEST = 0.05
+"""Seconds of processor time that no request may take."""
+LONGEST = 3_000
+LARGEST_POOL = 50_000
+
+
+def one_request(data: bytes) -> tuple[object, ...]:
+    """Try one input; give what came of it, for the search. Raises AssertionError on a finding."""
+    start = time.process_time()
+    head = read_head(data)
+    if not isinstance(head, Head):
+        return ("more",) if isinstance(head, NeedMore) else (head.status, head.reason, head.message)
+    request = head.request("10.64.0.2")
+    verdict = GCE.decide(request)
+    assert time.process_time() - start < SLOWEST, f"slow: {data!r}"
+    for decider in DECIDERS:
+        other = decider.decide(request)
+        assert other.action == "deny" or not bad_bytes(other.target), data
+    if verdict.action == "deny":
+        assert verdict.target == b"", data
+        assert verdict.status in (403, 405, 413), data
+    else:
+        found = finding(verdict.target) or bad_bytes(verdict.target)
+        assert not found, f"{found}: {data!r}"
+        again = GCE.decide(request.__class__(b"GET", verdict.target, verdict.headers))
+        assert again.target == verdict.target, f"two spellings: {data!r}"
+        assert not any(re.sub(rb"[^a-z]", b"", name.lower()) == b"xforwardedfor" for name, _ in verdict.headers), data
+    marks = re.sub(rb"[A-Za-z0-9]+", b"a", request.target)[:40]
+    return (verdict.reason, verdict.rule, head.keep_alive, marks)
+
+
+def seeds() -> list[bytes]:
+    """Give the inputs to begin with."""
+    heads = (
+        b"Host: metadata\r\nMetadata-Flavor: Google\r\n",
+        b"Host: metadata.google.internal:80\r\nConnection: close, X-A\r\nX-A: b\r\n",
+        b"Host: metadata\r\nContent-Length: 0\r\nX-Forwarded-Host: a\r\n",
+    )
+    lines = [(path + query).encode() for path in PATHS for query in QUERIES]
+    return [b"GET " + line + b" HTTP/1.1\r\n" + heads[number % 3] + b"\r\n" for number, line in enumerate(lines)]
+
+
+TOKENS = (
+    *(each.encode() for each in INSERTED),
+    *(b"\r\n", b"\n", b"\r", b": ", b"X-Forwarded-For: a\r\n", b"X_Forwarded_For: a\r\n", b"Content-Length: 3\r\n"),
+    *(
+        b"Transfer-Encoding: chunked\r\n",
+        b"kube-env",
+        b"recursive",
+        b"identity",
+        b"GET ",
+        b"HTTP/1.0",
+        b"http://metadata",
+    ),
+)
+
+
+def mutated(data: bytes, chance: random.Random, pool: list[bytes]) -> bytes:
+    """Give an input that differs in one to four places."""
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(data) + 1) if chance.random() < 0.3 else chance.randrange(min(len(data), 120) + 1)
+        kind = chance.randrange(7)
+        if kind <= 2:
+            data = data[:at] + chance.choice(TOKENS) + data[at:]
+        elif kind == 3 and at < len(data):
+            data = data[:at] + b"%%%02x" % data[at] + data[at + 1 :]
+        elif kind == 4:
+            data = data[:at] + data[at + chance.randint(1, 8) :]
+        elif kind == 5 and at < len(data):
+            data = data[:at] + data[at : at + 1].swapcase() + data[at + 1 :]
+        else:
+            other = chance.choice(pool)
+            data = data[:at] + other[chance.randrange(len(other) + 1) :]
+    return data[:LONGEST]
+
+
+def search(count: int, seed: int) -> int:
+    """Try ``count`` inputs; give how many kinds of outcome there were."""
+    chance = random.Random(seed)
+    pool = seeds()
+    seen = {one_request(data) for data in pool}
+    for _ in range(count):
+        data = mutated(chance.choice(pool), chance, pool)
+        outcome = one_request(data)
+        if outcome not in seen and len(pool) < LARGEST_POOL:
+            seen.add(outcome)
+            pool.append(data)
+    return len(seen)
+
+
+def main(arguments: list[str]) -> None:
+    """Run with atheris where it is, else the search of our own."""
+    count = int(arguments[0]) if arguments else 1_000_000
+    seed = int(arguments[1]) if len(arguments) > 1 else int(time.time())
+    if importlib.util.find_spec("atheris") is not None:
+        atheris: Any = importlib.import_module("atheris")
+        atheris.instrument_all()
+        atheris.Setup([sys.argv[0], f"-atheris_runs={count}", f"-seed={seed}", f"-max_len={LONGEST}"], one_request)
+        atheris.Fuzz()
+        return
+    print(f"no atheris here: searching by outcome, {count} requests, seed {seed}", flush=True)
+    start = time.monotonic()
+    kinds = search(count, seed)
+    print(f"no findings in {count} requests, {kinds} kinds of outcome, {time.monotonic() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
