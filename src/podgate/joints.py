@@ -6,7 +6,7 @@ key, a Problem or a status, each a value.
 """
 
 import argparse
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from podgate.model.files import FileContent, FileWatch
@@ -14,6 +14,7 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem, Problems
 from podgate.model.snapshot import Snapshot, Watch
+from podgate.observe.metrics import Reading
 
 Key = Hashable
 """Names one part of a state towards a target: a set element, a table, an Envoy resource. Its text is for messages."""
@@ -158,6 +159,9 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
         empty: the state in which nothing is ours; what ``clean`` wants.
         after: steps that must have committed this generation first.
         resync: seconds between full reads when nothing happens, by the feature's states; None for never.
+        in_process: what it programs lives and dies with this process, as a socket: a refused key ends ``run`` with exit
+            code 1.
+        live: metrics of what it programs, read when somebody asks.
     """
 
     name: str
@@ -167,6 +171,8 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     after: tuple[str, ...] = ()
     followers: tuple[Follower[StatesT], ...] = ()
     resync: Callable[[StatesT], float | None] = lambda _states: None
+    in_process: bool = False
+    live: Callable[[], Iterable[Reading]] = tuple
 
 
 SettingsT = TypeVar("SettingsT")

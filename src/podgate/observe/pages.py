@@ -95,7 +95,7 @@ class PageServer:
     """Serves pages while ``listening`` is entered.
 
     Args:
-        pages: a page for each path; read at each request.
+        pages: a page for each path; ``*`` for all that have none. Read at each request.
         idle: seconds for a whole request to arrive, or an answer to be taken.
         connections: how many may be open; a further one ends the one that has been silent for longest, so that a crowd
             of idle clients never keeps a probe out.
@@ -151,7 +151,7 @@ class PageServer:
         """Give the answer to a request without a body."""
         if target.startswith(b"http://"):  # RFC 9112, 3.2.2: a server accepts the form meant for proxies
             target = b"/" + target.removeprefix(b"http://").partition(b"/")[2]
-        page = self._pages.get(target.partition(b"?")[0].decode("ascii", "replace"))
+        page = self._pages.get(target.partition(b"?")[0].decode("ascii", "replace"), self._pages.get("*"))
         if page is None:
             return 404, TEXT, "no such page; there are {}\n".format(" ".join(sorted(self._pages))).encode()
         if method not in (b"GET", b"HEAD"):
