@@ -24,6 +24,8 @@ class Settings(Frozen, frozen=True):
     file: Annotated[str, Option("the file")]
     state_dir: Annotated[str, Option("the state")]
     source: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
     node_name: str | None = None
 
 

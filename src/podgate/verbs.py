@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from podgate.engine.host import Constant, Host, Sources, Work
+from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import KeptDirectory
 from podgate.engine.reconcile import bring_to
 from podgate.engine.single import AlreadyRunningError, answered, only_one
@@ -34,17 +34,15 @@ from podgate.joints import (
 )
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
-from podgate.model.snapshot import Absent, Snapshot, Watch
 from podgate.observe.logs import stderr_log
 from podgate.observe.pages import Listen, Page, parse_listen
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine
-from podgate.sources.manifests import ManifestSource, load_snapshot
 from podgate.sources.netfilter import load_foreign_nat
+from podgate.sources.origin import Manifests, Origin, follow, load, origin
 
 AnyFeature = Feature[Any, Any]
-SOURCE_VARIABLE: Final = "PODGATE_SOURCE"
 NODE_VARIABLE: Final = "NODE_NAME"
 
 
@@ -97,10 +95,10 @@ class Looking:
     def __init__(self, feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> None:
         node_name = node_name_of(settings, environ)
         watches = feature.watches(settings, None)
-        path = settings.source or environ.get(SOURCE_VARIABLE)
-        snapshot = load_snapshot(path, watches) if path else without_source(watches)
+        found = origin_of(settings, environ)
+        snapshot = load(found, watches, environ)
         files = load_files(feature.files(settings))
-        self._locator = Locator(path)
+        self._locator = Locator(manifests_of(found))
         machine = load_machine(node_name)
         self.inputs = Inputs(snapshot, files, machine)
 
@@ -126,9 +124,14 @@ def node_name_of(settings: Any, environ: Mapping[str, str]) -> str:
     return settings.node_name or environ.get(NODE_VARIABLE) or socket.gethostname()
 
 
-def without_source(watches: tuple[Watch, ...]) -> Snapshot:
-    """Give the snapshot of a node that has no source."""
-    return Snapshot({watch.kind.kind: Absent("no source") for watch in watches})
+def origin_of(settings: Any, environ: Mapping[str, str]) -> Origin:
+    """Say where objects come from."""
+    return origin(settings.source, settings.kubeconfig, settings.context, environ)
+
+
+def manifests_of(found: Origin) -> str | None:
+    """Give the folder or file that objects come from, for messages with lines; None when they come from elsewhere."""
+    return found.path if isinstance(found, Manifests) else None
 
 
 def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespace, look: Looking) -> Answered:
@@ -185,23 +188,25 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
     log = stderr_log(environ)
     node_name = node_name_of(settings, environ)
     watches = feature.watches(settings, node_name)
-    path = settings.source or environ.get(SOURCE_VARIABLE)
-    locator = Locator(path)
+    found = origin_of(settings, environ)
+    locator = Locator(manifests_of(found))
+    steps = feature.steps(settings)
+    status = Status(feature.name, [step.name for step in steps], log)
+    following = follow(found, watches, environ, status.watch)
     sources = Sources(
-        objects=ManifestSource(path, watches) if path else Constant(without_source(watches)),
+        objects=following.source,
         files=FileSource(feature.files(settings)),
         machine=MachineSource(node_name),
     )
-    steps = feature.steps(settings)
     work = Work(
         compiler=feature.compiler(settings),
         steps=steps,
         samples=feature.samples,
         recover=feature.recover,
         describe=lambda problem, inputs: locator.describe(problem, inputs.files),
+        want=following.want,
     )
-    status = Status(feature.name, [step.name for step in steps], log)
-    log.info("starting", feature=feature.name, node=node_name, source=path or "none")
+    log.info("starting", feature=feature.name, node=node_name, source=str(found))
     host = Host(work, sources, KeptDirectory(Path(settings.state_dir)), status)
     with only_one(feature.name) as claim:
         code = asyncio.run(_serve(host, settings, status, claim))

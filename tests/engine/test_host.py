@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from podgate.engine.host import Constant, Host, Sources, Work
+from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import KeptDirectory
 from podgate.engine.status import Status
 from podgate.joints import Compiled, Inputs, SourceError, Step
@@ -19,6 +19,7 @@ from podgate.model.machine import Machine
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Snapshot
 from podgate.observe.logs import Log
+from podgate.sources.constant import Constant
 from tests.support.fake_target import FakeTarget, State
 from tests.support.virtual_time import run_virtual
 

@@ -7,7 +7,7 @@ Invariant: nothing is applied before every source has given its first value; wha
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -18,7 +18,7 @@ from podgate.engine.reconcile import Board, StepTask
 from podgate.engine.status import PATIENCE, Status
 from podgate.joints import ApplyError, Compiled, Inputs, Sample, Source, SourceError, Step
 from podgate.model.files import FileContent
-from podgate.model.frozen import Frozen
+from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Snapshot
@@ -47,6 +47,7 @@ class Work(Frozen, Generic[StatesT], frozen=True):
         samples: the feature's own metrics.
         recover: makes kept entries out of states that were read back, for a start without a state directory.
         describe: a problem as a line for people, with the place where it stands in the inputs.
+        want: told which single objects a compile asks for, for the source that fetches them.
     """
 
     compiler: Callable[[Inputs], Compiled[StatesT]]
@@ -54,6 +55,7 @@ class Work(Frozen, Generic[StatesT], frozen=True):
     samples: Callable[[StatesT], tuple[Sample, ...]]
     recover: Callable[[Mapping[str, Any]], Mapping[str, bytes]]
     describe: Callable[[Problem, Inputs], str]
+    want: Callable[[frozenset[ObjectRef]], None] = lambda _refs: None
 
 
 class Host(Generic[StatesT]):
@@ -68,6 +70,7 @@ class Host(Generic[StatesT]):
         self._inputs = Inputs()
         self._given: set[str] = set()
         self._changed = asyncio.Event()
+        self._is_refused = False
         self._board: Board[StatesT] = Board(work.steps)
 
     async def run(self, stop: asyncio.Event, *, once: bool = False, listen: Mapping[Listen, Mapping[str, Page]]) -> int:
@@ -77,9 +80,11 @@ class Host(Generic[StatesT]):
             work = group.create_task(self._run(listen), name="work")
             if once:
                 group.create_task(self._until_written(stop), name="once")
+            refusals = group.create_task(self._until_refused(stop), name="refusals")
             await stop.wait()
             work.cancel()
-        return 1 if once and self._status.unready() else 0
+            refusals.cancel()
+        return 1 if self._is_refused or (once and self._status.unready()) else 0
 
     async def _run(self, listen: Mapping[Listen, Mapping[str, Page]]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -97,6 +102,14 @@ class Host(Generic[StatesT]):
             await self._status.next_news()
         if self._board.settled():
             self._save_newest()
+        stop.set()
+
+    async def _until_refused(self, stop: asyncio.Event) -> None:
+        """Stop when a step of this process cannot do its work, as a socket whose port is taken."""
+        names = [step.name for step in self._work.steps if step.in_process]
+        while not any(map(self._status.refuses, names)):
+            await self._status.next_news()
+        self._is_refused = True
         stop.set()
 
     async def _follow(self, field: str, source: Source[Any]) -> None:
@@ -121,6 +134,7 @@ class Host(Generic[StatesT]):
                 continue
             inputs = self._inputs
             compiled = self._work.compiler(inputs)
+            self._work.want(compiled.wanted)
             if compiled.keep:
                 # What is good now is the last good configuration of the next compile, also before it is on disk.
                 self._inputs = msgspec.structs.replace(self._inputs, kept={**inputs.kept, **compiled.keep})
@@ -188,15 +202,3 @@ class Host(Generic[StatesT]):
                 why = error.strerror or str(error)
                 self._status.fault(f"pages {address}", f"cannot serve pages on {address}: {why}", "AddressInUse")
                 await asyncio.sleep(RETRY)
-
-
-class Constant(Generic[StatesT]):
-    """A source of one value that never changes."""
-
-    def __init__(self, value: StatesT) -> None:
-        self._value = value
-
-    async def values(self) -> AsyncIterator[StatesT]:
-        """Give the value, then wait for ever."""
-        yield self._value
-        await asyncio.get_running_loop().create_future()

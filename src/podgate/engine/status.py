@@ -8,7 +8,7 @@ no I/O.
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from podgate.engine.reconcile import Applied
@@ -16,7 +16,7 @@ from podgate.joints import ApplyError, Key, Sample
 from podgate.model.problems import Problem, Problems
 from podgate.model.table import Table, changes
 from podgate.observe.logs import Log, Repeats
-from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, exposition
+from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, Reading, exposition
 from podgate.observe.pages import TEXT, Answer
 
 PATIENCE: Final = 3
@@ -26,10 +26,18 @@ PATIENCE: Final = 3
 class Status:
     """What is known about one feature. Every method is called from the host's one thread."""
 
-    def __init__(self, feature: str, steps: Sequence[str], log: Log, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        feature: str,
+        steps: Sequence[str],
+        log: Log,
+        clock: Callable[[], float] = time.time,
+        live: Callable[[], Iterable[Reading]] = tuple,
+    ) -> None:
         self._prefix = f"podgate_{feature}"
         self._log = log
         self._clock = clock
+        self._live = live
         self._repeats = Repeats()
         self._problems: Problems = Table()
         self._failures: dict[str, tuple[int, ApplyError]] = {}
@@ -99,6 +107,7 @@ class Status:
 
     def refused(self, step: str, refused: Mapping[Key, str]) -> None:
         """Note the keys that a target refuses now."""
+        self._news.set()
         for key, why in refused.items():
             if key not in self._refused.get(step, {}):
                 self._log.error("refused", step=step, key=str(key), why=why)
@@ -146,6 +155,13 @@ class Status:
         if self._repeats.saw(place, message):
             self._log.warning(message, reason=reason)
 
+    def watch(self, name: str, trouble: str) -> None:
+        """Note how a watch of the source fares: what is wrong with it, or an empty text."""
+        if trouble:
+            self.fault(name, trouble, "WatchFailed")
+        else:
+            self.mended(name)
+
     def mended(self, place: str) -> None:
         """Note that such a fault is gone."""
         if self._repeats.ended(place):
@@ -157,6 +173,10 @@ class Status:
         """Wait until a step commits or fails."""
         self._news.clear()
         await self._news.wait()
+
+    def refuses(self, step: str) -> bool:
+        """Say whether the step's target refuses something now."""
+        return bool(self._refused.get(step))
 
     def worst_streak(self) -> int:
         """Give the number of failures in a row of the step that fares worst."""
@@ -187,7 +207,7 @@ class Status:
 
     def metrics(self) -> Answer:
         """Answer a scraper."""
-        return 200, CONTENT_TYPE, exposition((*self._counters.samples(), *self._gauges(), *self._own))
+        return 200, CONTENT_TYPE, exposition((*self._counters.samples(), *self._gauges(), *self._own, *self._live()))
 
     def _gauges(self) -> list[Sample]:
         name, now = self._prefix, self._clock()

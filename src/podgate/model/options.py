@@ -7,9 +7,9 @@ Invariant: flags, help and file keys come from the fields alone, so an option ex
 
 import difflib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union
+from typing import Any, Final, Literal, TypeVar, Union
 
 import msgspec
 
@@ -30,6 +30,28 @@ class Option(Frozen, frozen=True):
     help: str
     metavar: str = ""
     verbs: tuple[str, ...] = ()
+
+
+_LOOKING: Final = ("run", "render", "plan", "explain", "check")
+
+KUBECONFIG: Final = Option(
+    "read Kubernetes objects from the API that this kubeconfig names; inside a Pod its own account serves too",
+    metavar="FILE",
+    verbs=_LOOKING,
+)
+"""For the field ``kubeconfig: str | None`` of every feature that reads objects."""
+
+CONTEXT: Final = Option("the context in the kubeconfig; without it the current one", metavar="NAME", verbs=_LOOKING)
+"""For the field ``context: str | None`` beside it."""
+
+
+def kube_mistakes(kubeconfig: str | None, context: str | None) -> Iterator[str]:
+    """Give what is wrong with these two options."""
+    for flag, value in (("--kubeconfig", kubeconfig), ("--context", context)):
+        if value == "":
+            yield f"{flag} is empty: give a value, or leave the flag out"
+    if context and not kubeconfig:
+        yield f"--context {context}: it names a context in a kubeconfig: give --kubeconfig too"
 
 
 class OptionSpec(Frozen, frozen=True):

@@ -16,6 +16,8 @@ def test_the_flags() -> None:
         "--config",
         "--backend",
         "--source",
+        "--kubeconfig",
+        "--context",
         "--node-name",
         "--metrics-addr",
         "--health-addr",

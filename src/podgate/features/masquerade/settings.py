@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from podgate.features.masquerade.ports import NotPorts, Ports, read_ports
 from podgate.model.frozen import Frozen
-from podgate.model.options import Option
+from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
 
 _DECIDING: Final = ("run", "render", "plan", "explain", "check")
 """The verbs that look at the inputs: all but clean."""
@@ -34,11 +34,13 @@ class Settings(Frozen, frozen=True):
     source: Annotated[
         str | None,
         Option(
-            "read Kubernetes objects from this folder or file; without it $PODGATE_SOURCE, else none",
+            "read Kubernetes objects from this folder or file; without it --kubeconfig, $PODGATE_SOURCE, none",
             metavar="DIR|FILE",
             verbs=_DECIDING,
         ),
     ] = None
+    kubeconfig: Annotated[str | None, KUBECONFIG] = None
+    context: Annotated[str | None, CONTEXT] = None
     node_name: Annotated[
         str | None,
         Option("this node's name; without it $NODE_NAME, else the host name", metavar="N", verbs=_DECIDING),
@@ -109,6 +111,7 @@ class Settings(Frozen, frozen=True):
         for flag, path in (("--config", self.config), ("--source", self.source), ("--node-name", self.node_name)):
             if path == "":
                 yield f"{flag} is empty: give a value, or leave the flag out"
+        yield from kube_mistakes(self.kubeconfig, self.context)
         try:
             read_ports(self.to_ports)
         except NotPorts as error:

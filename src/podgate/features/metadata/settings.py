@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from podgate.features.metadata.profiles import GCE, PROFILES, V0112, Profile, Switch
 from podgate.model.frozen import Frozen
-from podgate.model.options import Option, did_you_mean
+from podgate.model.options import CONTEXT, KUBECONFIG, Option, did_you_mean, kube_mistakes
 
 LOCAL_ADDRESS: Final = "169.254.169.252"
 """Where redirected packets arrive: an address on lo, of scope host."""
@@ -54,6 +54,8 @@ class Settings(Frozen, frozen=True):
         str, Option("who may connect here directly, beside loopback; separated by commas", metavar="CIDR,…")
     ] = ""
     source: Annotated[str | None, Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE")] = None
+    kubeconfig: Annotated[str | None, KUBECONFIG] = None
+    context: Annotated[str | None, CONTEXT] = None
     node_name: Annotated[
         str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
     ] = None
@@ -142,6 +144,7 @@ class Settings(Frozen, frozen=True):
         for flag, given in (("--policy", self.policy), ("--source", self.source), ("--node-name", self.node_name)):
             if given == "":
                 yield f"{flag} is empty: give a value, or leave the flag out"
+        yield from kube_mistakes(self.kubeconfig, self.context)
         if self.require_header and not self.cloud.headers:
             yield f"--require-header: the profile {self.cloud.name} has no such header; leave the flag out"
         if not 1 <= self.token_hop_limit <= 64:

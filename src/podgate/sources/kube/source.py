@@ -88,6 +88,9 @@ class KubeSource:
                     self._changed.clear()
                     if all(watching.answered for watching in self.watchings):
                         yield self.snapshot()
+            except GeneratorExit:
+                # Whoever closes us must not get it back inside of a group.
+                return
             finally:
                 for task in tasks:
                     task.cancel()

@@ -1,0 +1,144 @@
+"""Origin: where a node's Kubernetes objects come from, and the source that follows.
+
+Here: the order of what is asked (a flag, the environment, the Pod's account), and one source for each answer. Not here:
+manifests (manifests.py), the API (kube/).
+Invariant: the code of the API, and the libraries that it needs, are loaded where objects come from an API, and nowhere
+else.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from podgate.joints import Source, SourceError
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.snapshot import Absent, Snapshot, Watch
+from podgate.sources.constant import Constant
+from podgate.sources.manifests import ManifestSource, load_snapshot
+
+if TYPE_CHECKING:
+    from podgate.kubeapi.access import Access
+
+SOURCE_VARIABLE: Final = "PODGATE_SOURCE"
+LISTING_SECONDS: Final = 30.0
+"""How long a verb that only looks waits for an API."""
+
+_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+Report = Callable[[str, str], None]
+
+
+class Manifests(Frozen, frozen=True):
+    """A folder or file of manifests."""
+
+    path: str
+
+    def __str__(self) -> str:
+        """Show the path."""
+        return self.path
+
+
+class Api(Frozen, frozen=True):
+    """A Kubernetes API: that of a kubeconfig, or the one that a Pod runs in (an empty path)."""
+
+    kubeconfig: str = ""
+    context: str = ""
+
+    def __str__(self) -> str:
+        """Show the kubeconfig with its context, or that it is the Pod's own cluster."""
+        return f"{self.kubeconfig}{' ' + self.context if self.context else ''}" if self.kubeconfig else "in-cluster"
+
+
+class Nowhere(Frozen, frozen=True):
+    """No source: every kind is absent."""
+
+    def __str__(self) -> str:
+        """Show ``none``."""
+        return "none"
+
+
+Origin = Manifests | Api | Nowhere
+
+
+def origin(source: str | None, kubeconfig: str | None, context: str | None, environ: Mapping[str, str]) -> Origin:
+    """Give the first that applies: ``--source``, ``--kubeconfig``, ``$PODGATE_SOURCE``, a Pod's own account, none."""
+    if source:
+        return Manifests(source)
+    if kubeconfig:
+        return Api(kubeconfig, context or "")
+    if path := environ.get(SOURCE_VARIABLE):
+        return Manifests(path)
+    if environ.get("KUBERNETES_SERVICE_HOST") and os.path.exists(_ACCOUNT):
+        return Api()
+    return Nowhere()
+
+
+class Following(Frozen, frozen=True):
+    """A source of objects, and how to tell it which single objects are wanted."""
+
+    source: Source[Snapshot]
+    want: Callable[[frozenset[ObjectRef]], None]
+
+
+def follow(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str], report: Report) -> Following:
+    """Give the source of an origin; ``report`` is told of watches that fail. Raises SourceError."""
+    match found:
+        case Manifests(path):
+            # A folder is at hand: all that it holds is given, wanted or not.
+            return Following(ManifestSource(path, watches), _all_the_same)
+        case Api():
+            from podgate.kubeapi.connection import Connection  # noqa: PLC0415 - see the invariant
+            from podgate.sources.kube.source import KubeSource  # noqa: PLC0415
+
+            kube = KubeSource(Connection(access_of(found, environ)), watches, report=report)
+            return Following(kube, kube.want)
+        case _:
+            return Following(Constant(without_source(watches)), _all_the_same)
+
+
+def load(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str]) -> Snapshot:
+    """Give the objects once, for verbs that do not wait. Raises SourceError."""
+    match found:
+        case Manifests(path):
+            return load_snapshot(path, watches)
+        case Api():
+            return asyncio.run(_listed(found, watches, environ))
+        case _:
+            return without_source(watches)
+
+
+def without_source(watches: tuple[Watch, ...]) -> Snapshot:
+    """Give the snapshot of a node that has no source."""
+    return Snapshot({watch.kind.kind: Absent("no source") for watch in watches})
+
+
+async def _listed(found: Api, watches: tuple[Watch, ...], environ: Mapping[str, str]) -> Snapshot:
+    troubles: dict[str, str] = {}
+    following = follow(found, watches, environ, troubles.__setitem__)
+    try:
+        async with asyncio.timeout(LISTING_SECONDS):
+            async for snapshot in following.source.values():
+                return snapshot
+    except TimeoutError as error:
+        said = next((trouble for trouble in troubles.values() if trouble), "it does not answer")
+        raise SourceError(f"{found}: no objects in {LISTING_SECONDS:.0f} s: {said}") from error
+    raise RuntimeError("the source of objects ended by itself")
+
+
+def access_of(found: Api, environ: Mapping[str, str]) -> "Access":
+    """Read how the API is reached. Raises SourceError where that cannot be used."""
+    from podgate.kubeapi.access import AccessError  # noqa: PLC0415 - see the invariant
+    from podgate.kubeapi.credentials import in_cluster, load_kubeconfig  # noqa: PLC0415
+
+    try:
+        access = load_kubeconfig(found.kubeconfig, found.context) if found.kubeconfig else in_cluster(environ)
+    except AccessError as error:
+        raise SourceError(str(error)) from error
+    if access is None:
+        raise SourceError("the Pod's account has gone: mount it, or give --kubeconfig or --source")
+    return access
+
+
+def _all_the_same(_refs: frozenset[ObjectRef]) -> None:
+    """Do nothing about what is wanted."""

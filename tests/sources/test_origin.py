@@ -1,0 +1,93 @@
+"""Where objects come from: the order of what applies, and what each gives."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from podgate.joints import SourceError
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.config import CONFIG_MAP
+from podgate.model.snapshot import Absent, Snapshot, Watch
+from podgate.sources import origin as module
+from podgate.sources.origin import Api, Manifests, Nowhere, Origin, follow, load, origin
+from tests.support.fake_apiserver import FakeApiServer
+
+WATCHES = (Watch(CONFIG_MAP),)
+CONFIG = ObjectRef("ConfigMap", "a", "default")
+IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+@pytest.mark.parametrize(
+    ("source", "kubeconfig", "environ", "expected"),
+    [
+        ("/s", "/k", {"PODGATE_SOURCE": "/e", **IN_A_POD}, Manifests("/s")),
+        (None, "/k", {"PODGATE_SOURCE": "/e", **IN_A_POD}, Api("/k", "c")),
+        (None, None, {"PODGATE_SOURCE": "/e", **IN_A_POD}, Manifests("/e")),
+        (None, None, IN_A_POD, Api()),
+        (None, None, {}, Nowhere()),
+    ],
+)
+def test_the_first_that_applies(  # noqa: PLR0917
+    source: str | None, kubeconfig: str | None, environ: Mapping[str, str], expected: Origin,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    (tmp_path / "token").write_text("t")
+    monkeypatch.setattr(module, "_ACCOUNT", str(tmp_path / "token"))
+    assert origin(source, kubeconfig, "c", environ) == expected
+
+
+def test_a_pod_without_an_account_has_no_api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "_ACCOUNT", str(tmp_path / "token"))
+    assert origin(None, None, None, IN_A_POD) == Nowhere()
+
+
+def test_how_they_print() -> None:
+    found = (Manifests("/s"), Api("/k", "c"), Api("/k"), Api(), Nowhere())
+    assert [str(each) for each in found] == ["/s", "/k c", "/k", "in-cluster", "none"]
+
+
+def test_manifests_and_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    assert list(load(Manifests(str(tmp_path)), WATCHES, {}).objects(CONFIG_MAP)) == [CONFIG]
+    assert load(Nowhere(), WATCHES, {}) == Snapshot({"ConfigMap": Absent("no source")})
+
+
+def kubeconfig(folder: Path, url: str) -> str:
+    path = folder / "kubeconfig"
+    path.write_text(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        f"clusters: [{{name: c, cluster: {{server: '{url}'}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n"
+    )
+    return str(path)
+
+
+async def test_an_api_is_followed(tmp_path: Path) -> None:
+    async with FakeApiServer().serving() as server:
+        server.tokens = {"t"}
+        server.objects.put("configmaps", {"metadata": {"name": "a"}})
+        following = follow(Api(kubeconfig(tmp_path, server.url)), WATCHES, {}, lambda _watch, _trouble: None)
+        values = following.source.values()
+        assert list((await anext(values)).objects(CONFIG_MAP)) == [CONFIG]
+        await values.aclose()  # type: ignore[attr-defined]
+
+
+def test_an_api_that_does_not_answer_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LISTING_SECONDS", 2.0)
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1")
+    with pytest.raises(SourceError) as caught:
+        load(Api(path), WATCHES, {})
+    assert str(caught.value).startswith(f"{path}: no objects in 2 s: cannot watch ConfigMap: http://127.0.0.1:1: ")
+
+
+def test_a_kubeconfig_that_is_refused_is_a_source_error(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r'clusters\[0\]\.cluster\.server: "http://10\.0\.0\.1" is plain HTTP'):
+        load(Api(kubeconfig(tmp_path, "http://10.0.0.1")), WATCHES, {})
+
+
+def test_where_no_api_is_asked_nothing_of_it_is_loaded() -> None:
+    program = "import sys; import podgate.verbs; print([n for n in sys.modules if 'kube' in n or 'aiohttp' in n])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
