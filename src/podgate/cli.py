@@ -92,7 +92,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
     """Give the parser, filled in for the feature that the words name, and that feature."""
     parser = _Parser(
         prog="podgate",
-        description="Every proxy that a Kubernetes Pod meets. Objects come from a folder of manifests or a lab.",
+        description="Every proxy that a Kubernetes Pod meets. Objects come from an API, manifests or a lab.",
         epilog="podgate FEATURE --help and podgate FEATURE VERB --help say more.",
         allow_abbrev=False,
     )
