@@ -211,11 +211,11 @@ class Decider:
             unknown = profile.unknown_key(path, pairs, () if policies.empty else policies.keys_at(path, method, pairs))
             if unknown is not None:
                 return _Objection("UnknownQueryKey", v0112.unrecognized(unknown), "query")
-        recursive = any(key == "recursive" for key, _ in pairs)
+        recursive = any(key == "recursive" for key, _ in pairs) or (bool(pairs) and profile.hides_recursion(pairs))
         outcome = None
         if not policies.empty:
-            children = recursive or profile.profile.answers_with_children
-            outcome = policies.outcome(path, method, pairs, children=children)
+            children = profile.profile.answers_with_children
+            outcome = policies.outcome(path, method, pairs, recursive=recursive, children=children)
         allowed = outcome is not None and outcome.verdict == "allow"
         if recursive and not allowed and not profile.recursion_at(path):
             return _Objection("Recursion", v0112.RECURSIVE, f"{profile.profile.name}/recursion")

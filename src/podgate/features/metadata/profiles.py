@@ -89,11 +89,9 @@ _ACCOUNTS: Final = (*_each(_V1, "instance/service-accounts"), "/0.1/meta-data/se
 _TOKENS: Final = _each(_ACCOUNTS, "*/token")
 _OLD_TOKENS: Final = ("/0.1/meta-data/service-accounts/*/acquire", "/0.1/meta-data/auth-token")
 
-# What v0.1.12 concealed. A service account is one segment, and whatever is named identity… below it is concealed.
-_OLD_CONCEALED: Final = (
-    Concealed("kube-env", _each(_ATTRIBUTES, "kube-env")),
-    Concealed("identity", ("/**/service-accounts/*/**/identity*",)),
-)
+# A service account is one segment, and whatever is named identity… below it is concealed, as v0.1.12 had it.
+_KUBE_ENV: Final = Concealed("kube-env", _each(_ATTRIBUTES, "kube-env"))
+_IDENTITY: Final = Concealed("identity", ("/**/service-accounts/*/**/identity*",))
 _TOKEN: Final = Concealed("token", (*_TOKENS, *_OLD_TOKENS), "token")
 _SSH_KEYS: Final = Concealed("ssh-keys", _each(_ATTRIBUTES, "ssh-keys", "sshKeys"), "ssh-keys")
 _STARTUP: Final = Concealed(
@@ -118,7 +116,7 @@ GCE: Final = Profile(
         *("/computeMetadata/v1beta1/**", "/computeMetadata/v1/**"),
     ),
     concealed=(
-        *_OLD_CONCEALED,
+        *(_KUBE_ENV, _IDENTITY),
         Concealed("kube-master-certs", _each(_ATTRIBUTES, "kube-master-certs")),
         Concealed("kubeconfig", _each(_ATTRIBUTES, "kubeconfig")),
         Concealed(
@@ -145,7 +143,15 @@ GCE: Final = Profile(
 V0112: Final = Profile(
     name="v0.1.12",
     roots=GCE.roots,
-    concealed=(*_OLD_CONCEALED, _TOKEN, _SSH_KEYS, _STARTUP, _USER_DATA, _LEGACY),
+    concealed=(
+        Concealed("kube-env", (*_each(_V1, "instance/attributes/kube-env"), "/0.1/meta-data/attributes/kube-env")),
+        Concealed("identity", _each(_ACCOUNTS, "*/**/identity*")),
+        _TOKEN,
+        _SSH_KEYS,
+        _STARTUP,
+        _USER_DATA,
+        _LEGACY,
+    ),
     hosts=_GCE_HOSTS,
     addresses=GCE.addresses,
     open=("token", "ssh-keys", "startup-script", "user-data", "legacy-endpoints"),

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 from podgate.features.metadata.globs import Globs, Wild
 from podgate.features.metadata.profiles import At, Profile, Switch
 from podgate.features.metadata.spec import Rule
-from podgate.features.metadata.target import Pairs
+from podgate.features.metadata.target import Pairs, form
 
 _NOTHING: Final[frozenset[str]] = frozenset()
+_DECODINGS: Final = 4
 EVERYWHERE: Final = ("GET", "HEAD")
 """The methods that read."""
 
@@ -81,6 +82,12 @@ class ProfileRules:
         here = self._keys_at.first(path) or ()
         return next((key for key in rest if key not in here), None)
 
+    def hides_recursion(self, pairs: Pairs) -> bool:
+        """Say whether a value would be a recursive query for a server that decodes it again. None needs that word."""
+        if self._recursion.empty:
+            return False
+        return any(value and "recursive" in _decoded_again(value).lower() for _, value in pairs)
+
     def recursion_at(self, path: str) -> bool:
         """Say whether ``recursive`` may stand at a path: the directory that it is, or that it is in, must be open."""
         return self._recursion.first(path[: path.rfind("/") + 1]) is not None
@@ -107,6 +114,16 @@ class ProfileRules:
     def redacted(self, path: str) -> str:
         """Give the field to take out of the answer; empty for none."""
         return "".join(self._redacted.first(path) or ())
+
+
+def _decoded_again(value: str) -> str:
+    """Decode a value as often as anybody would."""
+    for _ in range(_DECODINGS):
+        plain = form(value.encode("ascii")) if "%" in value else value
+        if plain == value or not isinstance(plain, str):
+            break
+        value = plain
+    return value
 
 
 class _Ready(NamedTuple):
@@ -143,22 +160,24 @@ class PolicyRules:
         ]
         return {key for ready in matching for key, _ in ready.query} if matching else _NOTHING
 
-    def outcome(self, path: str, method: str, pairs: Pairs, *, children: bool) -> Outcome | None:
+    def outcome(
+        self, path: str, method: str, pairs: Pairs, *, recursive: bool = False, children: bool = False
+    ) -> Outcome | None:
         """Say what the policies want.
 
         Args:
             path: the checked path.
             method: of the request.
             pairs: its query.
+            recursive: whether it asks for recursion, which an allow rule must name.
             children: whether the answer holds what is below the path, so that a denial there counts here too.
         """
         for group in (group for each in readings(path) for group in self._deny.all_of(each)):
             for ready in group:
                 if _matches(ready, method, pairs, every=False):
                     return Outcome("deny", ready.name)
-        if children and self._deny.beneath(path):
+        if (children or recursive) and self._deny.beneath(path):
             return Outcome("deny", "what is below it is denied")
-        recursive = any(key == "recursive" for key, _ in pairs)
         for group in self._allow.all_of(path):
             for ready in group:
                 named = not recursive or any(key == "recursive" for key, _ in ready.query)
@@ -171,7 +190,10 @@ def _grouped(rules: Iterable[tuple[str, Rule]], *, denies: bool) -> Globs[tuple[
     groups: dict[str, tuple[_Ready, ...]] = {}
     for name, rule in rules:
         query = tuple((key, None if value == "*" else Wild(value)) for key, value in sorted(rule.query.items()))
-        ready = _Ready(name, frozenset(rule.methods), query)
+        methods = frozenset(rule.methods)
+        if denies and "GET" in methods:
+            methods |= {"HEAD"}  # whose answer tells whether it is there, and how long it is
+        ready = _Ready(name, methods, query)
         for path in rule.paths:
             key = path.lower() if denies else path
             groups[key] = (*groups.get(key, ()), ready)

@@ -169,7 +169,7 @@ def _pairs(query: bytes) -> Pairs | Odd:
         if not part:
             continue
         key, equals, value = part.partition(b"=")
-        decoded_key, decoded_value = _form(key), _form(value)
+        decoded_key, decoded_value = form(key), form(value)
         if isinstance(decoded_key, Odd):
             return decoded_key
         if isinstance(decoded_value, Odd):
@@ -182,7 +182,8 @@ _PRINTABLE: Final = bytes(range(0x20, 0x7F))
 _IN_QUERY: Final = bytes(byte for byte in _PRINTABLE if byte not in b" #;\\")
 
 
-def _form(text: bytes) -> str | Odd:
+def form(text: bytes) -> str | Odd:
+    """Decode a key or a value once, to printable ASCII."""
     decoded = _decoded(text.replace(b"+", b" ") if b"+" in text else text)
     if isinstance(decoded, Odd):
         return decoded
