@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.features.masquerade.compile import Compiler
-from podgate.features.masquerade.explain import Answer, answer_json, explain, source_text
+from podgate.features.masquerade.explain import Answer, answer_json, answer_line, explain, source_text
 from podgate.features.masquerade.intent import Intent
+from podgate.features.masquerade.ports import PortRange
 from podgate.features.masquerade.prefixes import Origin
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
 from podgate.joints import Inputs
@@ -31,6 +32,23 @@ def test_json_has_exactly_these_fields() -> None:
         "rule": "10.0.0.12/32",
         "source": f"{DEFAULT_CONFIG}:4",
     }
+
+
+def test_json_and_line_of_a_chosen_address() -> None:
+    origin = Origin(ObjectRef("MasqueradePolicy", "p"), "spec.to[0].cidr")
+    ports = (PortRange(1024, 9999), PortRange(20000, 20000))
+    answer = Answer(IPv4Address("20.0.0.1"), "snat", "20.0.0.0/8", origin, IPv4Address("192.0.2.77"), ports)
+    assert answer_json(answer, lambda _ref, _field: None) == {
+        "address": "20.0.0.1",
+        "action": "snat",
+        "rule": "20.0.0.0/8",
+        "source": "MasqueradePolicy/p:spec.to[0].cidr",
+        "snatAddress": "192.0.2.77",
+        "ports": "1024-9999,20000",
+    }
+    assert answer_line(answer, lambda _ref, _field: None) == (
+        "20.0.0.1: snat to 192.0.2.77 with ports 1024-9999,20000, by 20.0.0.0/8 (MasqueradePolicy/p:spec.to[0].cidr)"
+    )
 
 
 def test_sources() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podgate.features.masquerade.check_policies import policy_findings
 from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.deciding import Decision, decide
 from podgate.features.masquerade.intent import Intent
@@ -293,3 +294,17 @@ def test_with_memory_as_from_scratch(history: list[Inputs]) -> None:
         assert (again.states, again.problems, again.keep) == (fresh.states, fresh.problems, fresh.keep)
         for family in families:
             assert writers[family](again.states) == Writer(family)(fresh.states)
+
+
+@settings(max_examples=40, deadline=None)
+@given(worlds())
+def test_a_shadowed_policy_decides_nothing(inputs: Inputs) -> None:
+    intent = Compiler(SETTINGS, lambda made: made)(inputs).states
+    policies = inputs.objects.objects(MASQUERADE_POLICY)
+    shadowed = [problem.ref for problem in policy_findings(intent) if problem.reason == "ShadowedPolicy"]
+    if shadowed:
+        kinds = {**inputs.objects.kinds, "MasqueradePolicy": Listed(policies.updated({}, removed=shadowed))}
+        without = Compiler(SETTINGS, lambda made: made)(Inputs(Snapshot(kinds), inputs.files, inputs.machine)).states
+        for source, destination, interface in all_packets():
+            asked = (source, destination, "udp", interface)
+            assert decide(intent, *asked) == decide(without, *asked)

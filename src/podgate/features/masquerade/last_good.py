@@ -1,7 +1,7 @@
 """last_good: which form of each policy is in force.
 
-Here: the last valid form of a policy that was broken by an edit, and the bytes in which these forms are kept. Not here:
-what makes a policy valid (policies.py), the last good ConfigMap (compile.py).
+Here: the last valid form of a policy that an edit broke, and the bytes in which these forms are kept. Not here: what
+makes a policy valid (policies.py), the last good ConfigMap (compile.py).
 Invariant: an edit that makes a policy invalid changes nothing that is enforced; only removing the policy removes it.
 
 A policy that was never valid decides nothing: nobody knows what it was meant to say, and the others, the ConfigMap and
