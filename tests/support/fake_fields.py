@@ -77,7 +77,9 @@ def value_at(obj: Any, path: Path) -> Any:
 def without(obj: Any, paths: Iterable[Path]) -> Any:
     """Give a copy without some fields, and without what is empty because of that."""
     copy = json.loads(json.dumps(obj))
-    for path in sorted(paths, key=len, reverse=True):
+    keys = {f"f:{key}" for key in LIST_KEYS.values()}
+    # An item's key goes last: without it the item's other fields would not be found.
+    for path in sorted(paths, key=lambda path: (-len(path), path[-1] in keys)):
         _remove(copy, path)
     return copy
 

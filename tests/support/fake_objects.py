@@ -179,7 +179,14 @@ class Objects:
         old = collection.objects.get(name)
         if old is None and subresource:
             raise ApiError(404, "NotFound", f'{collection.resource.plural} "{name[1]}" not found')
-        part = {"status": body.get("status", {})} if subresource else {k: v for k, v in body.items() if k != "status"}
+        uid = body.get("metadata", {}).get("uid")
+        if uid and uid != (old or {}).get("metadata", {}).get("uid"):
+            raise ApiError(409, "Conflict", "Precondition failed: UID in precondition does not match")
+        part = (
+            {k: v for k, v in body.items() if k == "status"}
+            if subresource
+            else {k: v for k, v in body.items() if k != "status"}
+        )
         if old is None:
             old = {**{k: body[k] for k in ("apiVersion", "kind")}, "metadata": {"name": name[1]}}
             if collection.resource.namespaced:

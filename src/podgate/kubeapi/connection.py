@@ -89,7 +89,7 @@ class Stream:
 
 
 class Connection:
-    """One API server. Use it as an asynchronous context; it connects when something is sent.
+    """One API server. Use it as an asynchronous context, several at a time if need be; it connects when it sends.
 
     Args:
         access: which server, and who we are.
@@ -103,8 +103,12 @@ class Connection:
         self._around = around
         self._credentials = Credentials(access)
         self._session: aiohttp.ClientSession | None = None
+        self._users = 0
 
     async def __aenter__(self) -> Self:
+        self._users += 1
+        if self._session is not None:
+            return self
         connector = aiohttp.TCPConnector(limit=0, socket_factory=self._socket)
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -120,9 +124,10 @@ class Connection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        self._users -= 1
+        if self._session is not None and not self._users:
+            session, self._session = self._session, None
+            await session.close()
 
     async def send(self, request: Request) -> Answer:
         """Send and wait for the whole answer. Raises UnreachableError, AccessError."""

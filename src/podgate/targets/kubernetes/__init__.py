@@ -1,0 +1,1 @@
+"""The Kubernetes API as something that is written: status, labels, own objects, Events; and who may write."""

@@ -1,0 +1,160 @@
+"""Leading: takes part in the election of one leader, through a Lease in the API.
+
+Here: reading and writing the Lease on time, and stopping whoever writes when it is lost. Not here: rules (leases.py).
+Invariant: work under ``held`` never goes on after leadership has ended: it is cancelled at the end of its time,
+whatever the API does.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from podgate.kubeapi.connection import AccessError, Connection, UnreachableError
+from podgate.kubeapi.requests import create, get, replace
+from podgate.model.frozen import ObjectRef
+from podgate.targets.kubernetes.leases import LEASE, Election, Lease, Terms, Write
+
+T = TypeVar("T")
+
+
+class LostLease(Exception):  # noqa: N818 - it is what happened
+    """Somebody else may lead now."""
+
+
+class Leadership:
+    """One candidate.
+
+    Args:
+        connection: to the API.
+        namespace: where the Lease is.
+        name: its name.
+        identity: unique among the candidates: a Pod's name and its start.
+        manager: the field manager that the Lease is written by.
+    """
+
+    def __init__(  # noqa: PLR0917 - each is a fact
+        self,
+        connection: Connection,
+        namespace: str,
+        name: str,
+        identity: str,
+        manager: str,
+        terms: Terms = Terms(),  # noqa: B008
+    ) -> None:
+        self._connection = connection
+        self._ref = ObjectRef("Lease", name, namespace)
+        self._manager = manager
+        self._terms = terms
+        self._election = Election(identity, terms)
+        self._changed = asyncio.Event()
+        self.trouble = ""
+
+    def leads(self) -> bool:
+        """Say whether we may write now."""
+        return self._election.leads(_now())
+
+    async def run(self) -> AsyncIterator[bool]:
+        """Take part for ever; give True when we begin to lead and False when we no longer do."""
+        led = False
+        async with self._connection:
+            try:
+                while True:
+                    await self._turn()
+                    if self.leads() != led:
+                        led = not led
+                        self._changed.set()
+                        yield led
+                    wait = self._terms.retry * (1 + random.random() / 5)  # noqa: S311 - jitter, no secret
+                    if led:
+                        # The end of our time is noticed when it comes, not with the next attempt.
+                        wait = min(wait, max(0.0, self._election.may_write_until - _now()))
+                    await asyncio.sleep(wait)
+            finally:
+                self._election = self._election.gone()
+                self._changed.set()
+
+    async def release(self) -> None:
+        """Give the Lease back, so that the next one need not wait for its end."""
+        write = self._election.releases(_now(), _wall())
+        self._election = self._election.gone()
+        self._changed.set()
+        if write is not None:
+            with contextlib.suppress(UnreachableError, AccessError):
+                async with self._connection:
+                    await self._write(write)
+
+    async def held(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do some work while we lead. Raises LostLease when we do not, or no longer; the work is cancelled then."""
+        result: list[T] = []
+
+        async def do() -> None:
+            result.append(await work())
+
+        async with asyncio.TaskGroup() as group:
+            doing = group.create_task(do())
+            while not doing.done():
+                self._changed.clear()
+                left = self._election.may_write_until - _now()
+                if left <= 0:
+                    doing.cancel()
+                    break
+                changed = group.create_task(self._changed.wait())
+                await asyncio.wait((doing, changed), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+        if not result:
+            raise LostLease("we do not lead: another one may write now")
+        return result[0]
+
+    async def _turn(self) -> None:
+        """Read, decide, write."""
+        asked_at = _now()
+        try:
+            answer = await self._limited(self._connection.send(get(LEASE, self._ref)))
+            if answer.refused is not None and answer.refused.code != 404:
+                self.trouble = f"{self._ref} cannot be read: {answer.refused}"
+                return
+            lease = None if answer.refused else msgspec.json.decode(answer.body, type=Lease)
+            self._election = self._election.saw(lease, _now())
+            write = self._election.wants(_now(), _wall())
+            if write is not None:
+                asked_at = _now()
+                written = await self._limited(self._write(write))
+                if written is not None:
+                    self._election = self._election.wrote(written, asked_at, _now())
+        except (UnreachableError, AccessError, TimeoutError, msgspec.DecodeError) as error:
+            self.trouble = f"{self._ref}: {error}"
+            return
+        self.trouble = ""
+
+    async def _limited(self, work: Awaitable[T]) -> T:
+        """Never wait for an answer longer than our time lasts."""
+        async with asyncio.timeout(self._terms.deadline / 2):
+            return await work
+
+    async def _write(self, write: Write) -> Lease | None:
+        """Write; None when another one was faster, which the next turn sees."""
+        metadata = {"name": self._ref.name, "namespace": self._ref.namespace}
+        body = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": write.spec}
+        if write.resource_version:
+            metadata["resourceVersion"] = write.resource_version
+            request = replace(LEASE, self._ref, body, self._manager)
+        else:
+            request = create(LEASE, self._ref, body, self._manager)
+        answer = await self._connection.send(request)
+        if answer.refused is not None:
+            self.trouble = f"{self._ref} cannot be written: {answer.refused}"
+            return None
+        return msgspec.json.decode(answer.body, type=Lease)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _wall() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
