@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from podgate.lab.kubejoin import Join, read_note, write_note
 from podgate.lab.messages import (
     Answer,
     Apply,
@@ -50,11 +51,11 @@ class LabError(Exception):
         self.code = code
 
 
-def start(places: Places, *, attached: bool = False) -> int:
+def start(places: Places, *, attached: bool = False, joined: Join | None = None) -> int:
     """Start a lab without objects and return once it takes requests. Gives the init's process id.
 
-    With ``attached`` the lab ends with this process. This process cannot start others afterwards: its children would
-    be born into the lab.
+    ``joined`` is the cluster whose nodes it has. With ``attached`` the lab ends with this process. This process cannot
+    start others afterwards: its children would be born into the lab.
     """
     if os.geteuid() != 0:
         raise LabError("a lab needs root for its namespaces: run it with sudo")
@@ -65,6 +66,8 @@ def start(places: Places, *, attached: bool = False) -> int:
         )
     shutil.rmtree(places.state, ignore_errors=True)
     places.state.mkdir(mode=0o700, parents=True)
+    if joined is not None:
+        write_note(places, joined)
     reader, writer = os.pipe2(os.O_CLOEXEC)
     unshare(CLONE_NEWPID)
     words = [sys.executable, "-m", "podgate.lab.init", places.base, places.name, str(writer), str(held)]
@@ -150,9 +153,14 @@ def apply(places: Places, objects: Sequence[dict[str, Any]]) -> tuple[str, ...]:
         return ask(places, Apply(), (descriptor,)).text
 
 
-def wait(places: Places, seconds: float, progress: Callable[[Progress], None]) -> bool:
-    """Wait until everything is ready; False when that took longer."""
-    with _asked(places, Wait()) as connection:
+def wait(
+    places: Places,
+    seconds: float,
+    progress: Callable[[Progress], None],
+    versions: tuple[tuple[str, str, str, int], ...] = (),
+) -> bool:
+    """Wait until everything is ready; False when that took longer. ``versions``: see messages.Wait."""
+    with _asked(places, Wait(versions)) as connection:
         deadline = time.monotonic() + seconds
         while True:
             connection.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -164,6 +172,16 @@ def wait(places: Places, seconds: float, progress: Callable[[Progress], None]) -
                 return True
             if isinstance(answer, Progress):
                 progress(answer)
+
+
+def end(places: Places, grace: float) -> None:
+    """End the lab, and take its nodes out of the cluster that it joined."""
+    joined = read_note(places)
+    stop(places, grace)
+    if joined is not None:
+        from podgate.lab.kubeverbs import unregister  # noqa: PLC0415 - a lab of its own needs no HTTP client
+
+        unregister(joined, places.name)
 
 
 def stop(places: Places, grace: float) -> None:

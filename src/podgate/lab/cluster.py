@@ -10,16 +10,18 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, Final
 
 from podgate.lab import controllers
 from podgate.lab.containers import Installation
-from podgate.lab.network import PodNet, Topology, network, only_ipv4, pod_namespace
-from podgate.lab.objects import Store, utc_now
+from podgate.lab.controllers.writes import Objects
+from podgate.lab.network import HostNet, PodNet, Topology, network, only_ipv4, pod_namespace
+from podgate.lab.objects import utc_now
 from podgate.lab.places import Places
-from podgate.lab.podenv import Objects
 from podgate.lab.pods import Wanted, Workload, wanted
 from podgate.lab.podstatus import condition, host_status, pod_status, settled
+from podgate.lab.stores import ObjectStore
 from podgate.lab.wire import Wire
 from podgate.lab.workload import Lab, Running
 from podgate.model.frozen import ObjectRef
@@ -33,13 +35,30 @@ _RETRY: Final = 1.0
 class Cluster:
     """Everything that runs.
 
+    Args:
+        places: the lab's files.
+        store: the lab's objects.
+        installation: what goes into every container.
+        decide: the controllers.
+        unfinished: says what else is not ready, a line each.
+        outside: machines outside of the cluster that are no objects.
+
     Attributes:
         objects: as of the last pass.
         running: workloads by identity, those that are ending included.
         warnings: everything that was warned about, in order, once each.
     """
 
-    def __init__(self, places: Places, store: Store, installation: Installation) -> None:
+    def __init__(
+        self,
+        places: Places,
+        store: ObjectStore,
+        installation: Installation,
+        *,
+        decide: Callable[[Objects], Sequence[controllers.Write]] = controllers.reconcile,
+        unfinished: Callable[[Objects], tuple[str, ...]] = lambda _objects: (),
+        outside: tuple[HostNet, ...] = (),
+    ) -> None:
         self.objects: Objects = {}
         self.running: dict[Identity, Running] = {}
         self.warnings: dict[str, None] = {}
@@ -50,12 +69,13 @@ class Cluster:
         self._has_ipv6 = os.path.exists("/proc/net/if_inet6")
         if not installation.machine.overlays:
             self.warn("overlay file systems: this machine refuses them, so containers cannot write below /usr and /var")
+        self._decide, self._unfinished, self._outside = decide, unfinished, outside
         self._lab = Lab(places, installation, utc_now, self.warn)
         self._nets: dict[str, tuple[Identity, PodNet]] = {}
         self._ended: set[Identity] = set()
         self._known: set[Identity] = set()
         self._news = asyncio.Event()
-        self._passed = asyncio.Condition()
+        self._pass_ended = asyncio.Condition()
         self._stopping = False
 
     def warn(self, message: str) -> None:
@@ -64,6 +84,11 @@ class Cluster:
             self.warnings[message] = None
             with suppress(OSError):  # The log lies on the disk that may be what this is about.
                 print(f"warning: {message}", flush=True)
+
+    async def passed(self) -> None:
+        """Wait for the end of the next pass."""
+        async with self._pass_ended:
+            await self._pass_ended.wait()
 
     def news(self) -> None:
         """Have the pass run again soon."""
@@ -76,8 +101,8 @@ class Cluster:
             while not (self._stopping and not self.running):
                 self._news.clear()
                 await self._pass(group)
-                async with self._passed:
-                    self._passed.notify_all()
+                async with self._pass_ended:
+                    self._pass_ended.notify_all()
                 await self._news.wait()
             watcher.cancel()
 
@@ -93,32 +118,42 @@ class Cluster:
             running.stop(grace)
         self.news()
 
-    async def until_ready(self, progress: Callable[[tuple[str, ...]], None]) -> None:
+    async def until_ready(
+        self, progress: Callable[[tuple[str, ...]], None], versions: Mapping[ObjectRef, int] = MappingProxyType({})
+    ) -> None:
         """Wait until nothing is waited for; ``progress`` gets what is, each time that a pass ends.
 
-        It must stay so for a moment: a program with a mistake runs, too, until it notices.
+        It must stay so for a moment: a program with a mistake runs, too, until it notices. ``versions``: objects that
+        must have been seen at a resource version.
         """
+        async with self._pass_ended:
+            await self._pass_ended.wait_for(lambda: all(self._has_seen(ref, n) for ref, n in versions.items()))
         while True:
-            async with self._passed:
+            async with self._pass_ended:
                 while self._news.is_set() or (waiting := self.waiting()):
                     if not self._news.is_set():
                         progress(waiting)
-                    await self._passed.wait()
+                    await self._pass_ended.wait()
                 try:
                     async with asyncio.timeout(_STEADY):
-                        await self._passed.wait_for(lambda: bool(self.waiting()))
+                        await self._pass_ended.wait_for(lambda: bool(self.waiting()))
                 except TimeoutError:
                     return
 
+    def _has_seen(self, ref: ObjectRef, version: int) -> bool:
+        """Whether an object is there as it was at a resource version or later; one that is not ours never is."""
+        found = self.objects.get(ref)
+        return found is not None and int(found["metadata"].get("resourceVersion", 0)) >= version
+
     async def until_gone(self, refs: Sequence[ObjectRef]) -> None:
         """Wait until none of the objects is there any more."""
-        async with self._passed:
+        async with self._pass_ended:
             while self._news.is_set() or any(ref in self.objects for ref in refs):
-                await self._passed.wait()
+                await self._pass_ended.wait()
 
     def waiting(self) -> tuple[str, ...]:
         """Say what is not ready, a line each."""
-        lines = list(self.want.faults)
+        lines = [*self.want.faults, *self._unfinished(self.objects)]
         for ref, value in self.objects.items():
             if ref.kind in ("Pod", "Host"):
                 status = value.get("status") or {}
@@ -166,7 +201,7 @@ class Cluster:
         if self._stopping:
             return objects
         for _ in range(_ROUNDS):
-            writes = controllers.reconcile(objects)
+            writes = self._decide(objects)
             if not writes:
                 return objects
             for write in writes:
@@ -210,7 +245,7 @@ class Cluster:
         topology = self.want.topology
         pods = tuple(net for _, net in current.values())
         names = {workload.sandbox: workload.hostname for workload in self.want.workloads.values()}
-        topology = Topology(topology.nodes, pods, topology.hosts)
+        topology = Topology(topology.nodes, pods, (*topology.hosts, *self._outside))
         if not self._has_ipv6:
             self.warn("IPv6: this kernel has none, so nothing in the lab gets an IPv6 address")
             topology = only_ipv4(topology)

@@ -44,7 +44,8 @@ class Installation(Frozen, frozen=True):
         python: the interpreter that runs the lab.
         setpriv: the path of that program, which a container's own PATH need not hold.
         bin: the lab's folder of entry programs.
-        objects: the lab's objects.
+        objects: the lab's objects; empty when they are in an API server.
+        environment: variables that every container has.
     """
 
     machine: MachineRoot
@@ -52,6 +53,12 @@ class Installation(Frozen, frozen=True):
     setpriv: str
     bin: str
     objects: str
+    environment: Mapping[str, str] = {}
+
+    @property
+    def joined(self) -> bool:
+        """Whether the objects are in an API server."""
+        return not self.objects
 
 
 class VolumePlaces(Frozen, frozen=True):
@@ -68,7 +75,8 @@ def base_environment(container: Container, workload: Workload, installation: Ins
         "PATH": f"{BIN}:{posixpath.dirname(installation.python)}:{_SYSTEM_PATH}",
         "HOSTNAME": workload.hostname,
         "HOME": "/root" if root else "/",
-        "PODGATE_SOURCE": OBJECTS,
+        **({} if installation.joined else {"PODGATE_SOURCE": OBJECTS}),
+        **installation.environment,
     }
 
 
@@ -111,7 +119,9 @@ def root(
     volumes: VolumePlaces,
 ) -> tuple[Step, ...] | Refused:
     """Give the steps for the container's root."""
-    mounts = [VolumeBind(installation.objects, OBJECTS, True), VolumeBind(installation.bin, BIN, True)]
+    mounts = [VolumeBind(installation.bin, BIN, True)]
+    if not installation.joined:
+        mounts.insert(0, VolumeBind(installation.objects, OBJECTS, True))
     for mount in container.volume_mounts or ():
         bind = _bind(mount, volumes, variables)
         if isinstance(bind, Refused):

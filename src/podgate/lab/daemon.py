@@ -23,6 +23,7 @@ from podgate.lab.cluster import Cluster
 from podgate.lab.containers import Installation
 from podgate.lab.images import ENTRIES, entry_script
 from podgate.lab.kinds import ref_of
+from podgate.lab.kubejoin import Join, read_note
 from podgate.lab.messages import (
     Answer,
     Apply,
@@ -72,8 +73,11 @@ class End:
 class Server:
     """The control socket and those who use it."""
 
-    def __init__(self, cluster: Cluster, installation: Installation, listener: socket.socket, end: End) -> None:
+    def __init__(
+        self, cluster: Cluster, installation: Installation, listener: socket.socket, end: End, store: Store | None
+    ) -> None:
         self._cluster, self._installation, self._listener, self._end = cluster, installation, listener, end
+        self._store = store
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -104,7 +108,7 @@ class Server:
                 case Delete():
                     await self._delete(connection, request)
                 case Wait():
-                    await self._wait(connection)
+                    await self._wait(connection, request)
                 case Execute():
                     await self._execute(connection, request, descriptors)
                 case Connect():
@@ -125,7 +129,10 @@ class Server:
         with os.fdopen(os.dup(descriptors[0]), "rb") as file:
             file.seek(0)
             objects = msgspec.json.decode(file.read(), type=list[dict[str, Any]])
-        store, before = self._cluster.store, self._cluster.store.load()
+        store = self._store
+        if store is None:
+            return Failed("the lab has joined a cluster: objects are applied to the API server", 2)
+        before = store.load()
         for obj in objects:
             try:
                 store.apply(obj)
@@ -160,8 +167,9 @@ class Server:
             hangup.cancel()
             return not done.cancel()
 
-    async def _wait(self, connection: socket.socket) -> None:
+    async def _wait(self, connection: socket.socket, request: Wait) -> None:
         told = 0
+        versions = {ObjectRef(kind, name, namespace): version for kind, namespace, name, version in request.versions}
 
         def progress(waiting: tuple[str, ...]) -> None:
             nonlocal told
@@ -170,7 +178,7 @@ class Server:
             with suppress(BlockingIOError):  # A slow reader misses what the next one says again.
                 send(connection, Progress(waiting, warnings))
 
-        if await self._unless_hangup(connection, self._cluster.until_ready(progress)):
+        if await self._unless_hangup(connection, self._cluster.until_ready(progress, versions)):
             progress(())
             send(connection, Done())
 
@@ -285,29 +293,61 @@ def _listen(path: Path) -> socket.socket:
 async def _serve(places: Places, ready: int) -> None:
     store = Store.create(str(places.state))
     installation = _install(places)
-    cluster = Cluster(places, store, installation)
-    listener = _listen(places.socket)
-    end = End()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.ask)
     async with asyncio.TaskGroup() as group:
-        server = group.create_task(Server(cluster, installation, listener, end).run())
-        run = group.create_task(cluster.run())
-        os.write(ready, b"ready\n")
-        os.close(ready)
-        await end.asked.wait()
-        cluster.stop(end.grace)
-        await asyncio.wait({run}, timeout=end.grace + 1.0)
-        server.cancel()
-        run.cancel()
+        await _work(group, Cluster(places, store, installation), installation, ready, store)
     store.close()
 
 
-def main(places: Places, ready: int) -> int:
-    """Run the lab's daemon; ``ready`` is a pipe that gets a line once clients may come."""
+async def _serve_joined(places: Places, ready: int, joined: Join, machine: int) -> None:
+    """Run a lab whose objects live in a Kubernetes API."""
+    from podgate.lab.kubemember import Member  # noqa: PLC0415 - a lab of its own needs no HTTP client
+
+    installation = _install(places)
+    member = Member(joined, places, machine, lambda message: print(f"warning: {message}", flush=True))
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(member.store.run())
+        trouble = await member.ready()
+        if trouble:
+            os.write(ready, f"{trouble}\n".encode())
+        else:
+            cluster = member.cluster(places, installation)
+            duties = group.create_task(member.attend(cluster))
+            await _work(group, cluster, installation, ready, None)
+            duties.cancel()
+        watching.cancel()
+
+
+async def _work(
+    group: asyncio.TaskGroup, cluster: Cluster, installation: Installation, ready: int, store: Store | None
+) -> None:
+    """Run the cluster and answer clients, until one of them or a signal ends the lab."""
+    listener = _listen(cluster.places.socket)
+    end = End()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.ask)
+    server = group.create_task(Server(cluster, installation, listener, end, store).run())
+    run = group.create_task(cluster.run())
+    os.write(ready, b"ready\n")
+    os.close(ready)
+    await end.asked.wait()
+    cluster.stop(end.grace)
+    await asyncio.wait({run}, timeout=end.grace + 1.0)
+    server.cancel()
+    run.cancel()
+
+
+def main(places: Places, ready: int, machine: int) -> int:
+    """Run the lab's daemon.
+
+    Args:
+        places: the lab's files.
+        ready: a pipe that gets a line once clients may come, or the reason why they never may.
+        machine: the machine's network namespace, in which a cluster's API server is reached.
+    """
     if not shutil.which("ip") or not shutil.which("setpriv"):
         os.write(ready, b"missing: the lab needs `ip` (iproute2) and `setpriv` (util-linux)\n")
         return 1
     places.volatile.mkdir(exist_ok=True)
     mount("lab", str(places.volatile), "tmpfs", 0, "mode=755")
-    asyncio.run(_serve(places, ready))
+    joined = read_note(places)
+    asyncio.run(_serve(places, ready) if joined is None else _serve_joined(places, ready, joined, machine))
     return 0

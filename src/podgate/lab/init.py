@@ -20,6 +20,7 @@ from podgate.linux.namespaces import (
     MS_NOEXEC,
     MS_NOSUID,
     mount,
+    open_namespace,
     unshare,
 )
 from podgate.linux.processes import die_with_parent
@@ -32,6 +33,7 @@ def main(arguments: list[str]) -> int:
         os.set_inheritable(int(descriptor), False)  # This process and the daemon have them; no container does.
     if attached:
         die_with_parent()
+    machine = open_namespace("net")
     unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS)
     make_private()
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -39,8 +41,9 @@ def main(arguments: list[str]) -> int:
     if daemon == 0:
         from podgate.lab.daemon import main as run  # noqa: PLC0415 - process 1 stays small
 
-        os._exit(_flushed(run(Places(base, name), int(ready))))
+        os._exit(_flushed(run(Places(base, name), int(ready), machine)))
     os.close(int(ready))
+    os.close(machine)
     signal.signal(signal.SIGTERM, lambda number, _frame: os.kill(daemon, number))
     while True:
         ended, status = os.wait()

@@ -33,7 +33,13 @@ class Delete(Frozen, frozen=True, tag=True):
 
 
 class Wait(Frozen, frozen=True, tag=True):
-    """Answer with Progress until everything is ready, then with Done."""
+    """Answer with Progress until everything is ready, then with Done.
+
+    ``versions``: objects that were just written to an API server, each as (kind, namespace, name, resource version);
+    nothing is ready before they were seen.
+    """
+
+    versions: tuple[tuple[str, str, str, int], ...] = ()
 
 
 class Execute(Frozen, frozen=True, tag=True):

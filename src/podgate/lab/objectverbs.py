@@ -5,22 +5,27 @@ Invariant: what is asked for goes to stdout; progress, warnings and complaints g
 """
 
 import argparse
+import importlib
 import json
 import os
 import select
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from podgate.lab import client
 from podgate.lab.client import LabError
-from podgate.lab.kinds import Kinds, Object
+from podgate.lab.kinds import Kinds, Object, Resource
+from podgate.lab.kubejoin import Join, read_note
 from podgate.lab.manifests import read_manifests
 from podgate.lab.messages import Delete, Progress, Report
 from podgate.lab.objects import Store
 from podgate.lab.places import Places
 from podgate.lab.verbs import say, table
 from podgate.model.frozen import ObjectRef
+
+Version = tuple[str, str, str, int]
 
 
 def _manifests(paths: Iterable[str], kinds: Kinds) -> tuple[Object, ...]:
@@ -53,9 +58,9 @@ class Shown:
         self.last = progress.waiting
 
 
-def _await_ready(arguments: argparse.Namespace) -> int:
+def _await_ready(arguments: argparse.Namespace, versions: tuple[Version, ...] = ()) -> int:
     shown = Shown()
-    if client.wait(arguments.places, arguments.timeout, shown):
+    if client.wait(arguments.places, arguments.timeout, shown, versions):
         return 0
     say(f"podgate lab: not ready after {arguments.timeout:g} s:")
     for line in shown.last:
@@ -67,11 +72,15 @@ def _await_ready(arguments: argparse.Namespace) -> int:
 def up(arguments: argparse.Namespace) -> int:
     """Start a lab."""
     where: Places = arguments.places
-    objects = _manifests(arguments.paths, Kinds())
+    joined = _join(arguments)
+    kinds = clusterverbs().known_kinds(joined) if joined else Kinds()
+    objects = _manifests(arguments.paths, kinds)
     say(f"lab {where.name}: starting")
-    init = client.start(where, attached=arguments.foreground)
-    client.apply(where, objects)
-    code = _await_ready(arguments)
+    if joined:
+        clusterverbs().prepare(joined)
+    init = client.start(where, attached=arguments.foreground, joined=joined)
+    _, versions = _applied(where, objects, kinds)
+    code = _await_ready(arguments, versions)
     if code == 0:
         counts = client.ask(where, Report()).value
         say(
@@ -89,7 +98,7 @@ def _stay(arguments: argparse.Namespace, init: int) -> int:
     try:
         select.select([ended], [], [])
     except KeyboardInterrupt:
-        client.stop(arguments.places, 2.0)
+        client.end(arguments.places, 2.0)
         return 0
     result = os.waitid(os.P_PIDFD, ended, os.WEXITED)
     if result is not None and result.si_status == 0:
@@ -100,43 +109,88 @@ def _stay(arguments: argparse.Namespace, init: int) -> int:
 
 def apply(arguments: argparse.Namespace) -> int:
     """Apply manifests."""
-    store = _store(arguments.places)
-    store.load()
-    objects = _manifests(arguments.paths, store.kinds)
-    for line in client.apply(arguments.places, objects):
+    kinds = _kinds(arguments.places)
+    objects = _manifests(arguments.paths, kinds)
+    lines, versions = _applied(arguments.places, objects, kinds)
+    for line in lines:
         print(line)
-    return _await_ready(arguments) if arguments.wait else 0
+    return _await_ready(arguments, versions) if arguments.wait else 0
 
 
-def _kind_of(store: Store, word: str) -> str:
-    resource = store.kinds.named(word)
+def _join(arguments: argparse.Namespace) -> Join | None:
+    if not arguments.kubeconfig:
+        return None
+    joined: Join = clusterverbs().joining(arguments.kubeconfig, arguments.context)
+    return joined
+
+
+def clusterverbs() -> ModuleType:
+    """Give the verbs of a lab that has joined a cluster; one that has not needs no HTTP client."""
+    return importlib.import_module("podgate.lab.kubeverbs")
+
+
+def _kinds(where: Places) -> Kinds:
+    """Give the kinds that a running lab knows."""
+    joined = read_note(where)
+    if joined:
+        client.require(where)
+        found: Kinds = clusterverbs().known_kinds(joined)
+        return found
+    store = _store(where)
+    store.load()
+    return store.kinds
+
+
+def _applied(where: Places, objects: Sequence[Object], kinds: Kinds) -> tuple[tuple[str, ...], tuple[Version, ...]]:
+    """Apply objects; give a line per object, and the versions that an API server gave them."""
+    joined = read_note(where)
+    if joined is None:
+        return client.apply(where, objects), ()
+    lines: tuple[str, ...]
+    versions: tuple[Version, ...]
+    lines, versions = clusterverbs().apply_objects(joined, where.name, objects, kinds)
+    return lines, versions
+
+
+def _resource(kinds: Kinds, word: str) -> Resource:
+    resource = kinds.named(word)
     if resource is None:
-        raise LabError(f"no kind is called {word!r}; known: {', '.join(store.kinds.names())}", 2)
-    return resource.kind
+        raise LabError(f"no kind is called {word!r}; known: {', '.join(kinds.names())}", 2)
+    return resource
+
+
+def _objects(where: Places, resource: Resource) -> list[Object]:
+    """Give the objects of a kind."""
+    joined = read_note(where)
+    if joined:
+        found: list[Object] = clusterverbs().listed(joined, resource)
+        return found
+    return [value for ref, value in _store(where).load().items() if ref.kind == resource.kind]
 
 
 def get(arguments: argparse.Namespace) -> int:
     """Show objects."""
-    store = _store(arguments.places)
-    objects = store.load()
-    kind = _kind_of(store, arguments.kind)
-    resource = store.kinds.named(arguments.kind)
-    namespaced = resource is not None and resource.namespaced
-    chosen = [value for ref, value in objects.items() if ref.kind == kind]
-    if arguments.namespace and namespaced:
+    resource = _resource(_kinds(arguments.places), arguments.kind)
+    chosen = _objects(arguments.places, resource)
+    if arguments.namespace and resource.namespaced:
         chosen = [value for value in chosen if value["metadata"].get("namespace") == arguments.namespace]
     if arguments.object:
-        namespace = (arguments.namespace or "default") if namespaced else ""
-        found = objects.get(ObjectRef(kind, arguments.object, namespace))
-        if found is None:
-            raise LabError(f"{ObjectRef(kind, arguments.object, namespace)} not found")
-        chosen = [found]
+        namespace = (arguments.namespace or "default") if resource.namespaced else ""
+        wanted = ObjectRef(resource.kind, arguments.object, namespace)
+        chosen = [value for value in chosen if _is(value, wanted)]
+        if not chosen:
+            raise LabError(f"{wanted} not found")
     if arguments.output == "json":
         print(json.dumps(chosen[0] if arguments.object else {"kind": "List", "items": chosen}, indent=2))
         return 0
     rows = [(v["metadata"].get("namespace") or "-", v["metadata"]["name"], _summary(v)) for v in chosen]
     table(("NAMESPACE", "NAME", "STATUS"), sorted(rows))
     return 0
+
+
+def _is(value: Object, ref: ObjectRef) -> bool:
+    metadata = value["metadata"]
+    return (metadata["name"], metadata.get("namespace") or "") == (ref.name, ref.namespace)
 
 
 def _summary(value: Mapping[str, Any]) -> str:
@@ -153,18 +207,21 @@ def _summary(value: Mapping[str, Any]) -> str:
 
 def delete(arguments: argparse.Namespace) -> int:
     """Delete objects."""
-    store = _store(arguments.places)
-    store.load()
-    refs: list[tuple[str, str, str]] = []
+    kinds = _kinds(arguments.places)
+    joined = read_note(arguments.places)
+    refs: list[tuple[Resource, ObjectRef]] = []
     for text in arguments.objects:
         word, slash, name = text.partition("/")
         if not slash or not name:
             raise LabError(f"{text!r}: say KIND/NAME, as pod/web", 2)
-        kind = _kind_of(store, word)
-        resource = store.kinds.named(word)
-        namespace = (arguments.namespace or "default") if resource is not None and resource.namespaced else ""
-        refs.append((kind, namespace, name))
-    client.ask(arguments.places, Delete(tuple(refs), wait=not arguments.no_wait))
-    for kind, namespace, name in refs:
-        print(f"{ObjectRef(kind, name, namespace)} deleted")
+        resource = _resource(kinds, word)
+        namespace = (arguments.namespace or "default") if resource.namespaced else ""
+        refs.append((resource, ObjectRef(resource.kind, name, namespace)))
+    if joined:
+        clusterverbs().delete(joined, refs, wait=not arguments.no_wait)
+    else:
+        named = tuple((ref.kind, ref.namespace, ref.name) for _, ref in refs)
+        client.ask(arguments.places, Delete(named, wait=not arguments.no_wait))
+    for _, ref in refs:
+        print(f"{ref} deleted")
     return 0

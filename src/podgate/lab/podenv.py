@@ -27,11 +27,15 @@ _SUFFIXES: Final = {
 
 
 class Surroundings(Frozen, frozen=True):
-    """What a Pod's values depend on besides the Pod: the objects, and its node's addresses."""
+    """What a Pod's values depend on besides the Pod: the objects, and its node's addresses.
+
+    ``joined``: the objects are in an API server, which also signs tokens.
+    """
 
     pod: Pod
     objects: Objects
     host_ips: tuple[str, ...] = ()
+    joined: bool = False
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ def say(text: str) -> None:
 
 def down(arguments: argparse.Namespace) -> int:
     """End a lab."""
-    client.stop(arguments.places, arguments.grace)
+    client.end(arguments.places, arguments.grace)
     say(f"lab {arguments.places.name}: ended")
     return 0
 

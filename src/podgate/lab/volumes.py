@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
+from podgate.lab.kubewrites import token_ref
 from podgate.lab.podenv import Objects, Surroundings, data_of, field, resource
 from podgate.lab.podspec import DownwardVolume, HostPath, KeyToPath, Projection, TokenProjection, Volume
 from podgate.lab.security import Refused
@@ -68,9 +69,17 @@ def _downward(volume: DownwardVolume, around: Surroundings, mode: int) -> Files 
     return files
 
 
-def _token(projection: TokenProjection, around: Surroundings) -> Files:
-    """Give a token that says who it is for. It is signed by nobody: only the lab's own servers may take it."""
+def _token(projection: TokenProjection, around: Surroundings) -> Files | Refused:
+    """Give a token that says who it is for.
+
+    In a cluster it is the API server's. A lab of its own has a token that nobody signed: only its own servers take it.
+    """
     pod = around.pod
+    if around.joined:
+        found = around.objects.get(token_ref(pod.key[0], pod.metadata.name, pod.metadata.uid, projection.audience))
+        if found is None:
+            return Refused("ContainerCreating", f"no token for {projection.audience or 'the API server'} yet")
+        return {projection.path: Content(str(found["token"]).encode())}
     head = urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=")
     subject = f"system:serviceaccount:{pod.key[0]}:{pod.spec.service_account_name}"
     claims = f'{{"iss":"podgate-lab","sub":"{subject}","aud":["{projection.audience or "podgate-lab"}"]}}'

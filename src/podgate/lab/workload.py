@@ -58,7 +58,7 @@ class Running:
         spec = workload.pod.spec
         self.states = {c.name: ContainerState(c.name, c.image) for c in (*spec.init_containers, *spec.containers)}
         self._sandbox, self._lab, self._news = sandbox, lab, news
-        self._around = Surroundings(workload.pod, objects, workload.host_ips)
+        self._around = Surroundings(workload.pod, objects, workload.host_ips, lab.installation.joined)
         self._volumes = Volumes(workload, lab.places)
         self._programs: dict[str, Program] = {}
         self._children: dict[str, Child] = {}

@@ -15,8 +15,12 @@ What it leaves to whoever runs Pods: ``phase``, ``containerStatuses``, ``startTi
 their endpoints from one more controller, when there is a feature that reads them.
 """
 
+from collections.abc import Callable, Iterable
+
 from podgate.lab.controllers import daemonsets, deployments, garbage, ipam, nodes, replicasets, scheduler
 from podgate.lab.controllers.writes import Objects, Put, PutStatus, Remove, Write, net, performed
+
+Controller = Callable[[Objects], tuple[Write, ...]]
 
 _ORDER = (
     garbage.reconcile,
@@ -29,6 +33,9 @@ _ORDER = (
     ipam.reconcile,
 )
 
+_JOINED = (nodes.registered, ipam.ranges, scheduler.reconcile, ipam.reconcile)
+"""What is left to a lab whose objects live in a real cluster: the scheduler's and the nodes' part."""
+
 
 def reconcile(objects: Objects) -> tuple[Write, ...]:
     """Give what all controllers want to change.
@@ -40,12 +47,21 @@ def reconcile(objects: Objects) -> tuple[Write, ...]:
         At most one Put or Remove and one PutStatus per object; bodies before statuses. Each controller sees what the
         ones before it decided.
     """
+    return _decided(objects, _ORDER)
+
+
+def reconcile_joined(objects: Objects) -> tuple[Write, ...]:
+    """Give what a lab wants to change in a cluster that has controllers of its own."""
+    return _decided(objects, _JOINED)
+
+
+def _decided(objects: Objects, order: Iterable[Controller]) -> tuple[Write, ...]:
     writes: list[Write] = []
-    for controller in _ORDER:
+    for controller in order:
         wanted = controller(objects)
         writes += wanted
         objects = performed(objects, wanted)
     return net(writes)
 
 
-__all__ = ["Objects", "Put", "PutStatus", "Remove", "Write", "reconcile"]
+__all__ = ["Objects", "Put", "PutStatus", "Remove", "Write", "reconcile", "reconcile_joined"]

@@ -33,6 +33,11 @@ def internal_ips(node: Node) -> tuple[IPAddress, ...]:
 
 def reconcile(objects: Objects) -> tuple[Write, ...]:
     """Give what is missing on Nodes, and the evictions."""
+    return (*registered(objects), *_evictions(objects, {node.ref.name: node.value for node in nodes(objects)}))
+
+
+def registered(objects: Objects) -> tuple[Write, ...]:
+    """Give what a kubelet registers of its Node and is missing there."""
     found = nodes(objects)
     taken = {address for node in found for address in internal_ips(node.value)}
     writes: list[Write] = []
@@ -44,7 +49,7 @@ def reconcile(objects: Objects) -> tuple[Write, ...]:
         have = node.obj.get("status") or {}
         if any(have.get(key) != value for key, value in status.items()):
             writes.append(PutStatus(node.ref, status))
-    return (*writes, *_evictions(objects, {node.ref.name: node.value for node in found}))
+    return tuple(writes)
 
 
 def _status(node: Seen[Node], taken: set[IPAddress]) -> Object:
