@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from podgate.joints import Drifted, Signal
+from podgate.joints import ApplyError, Drifted, Signal
 from podgate.targets.iptables.apply import IptablesTarget
 from tests.support.iptables_states import CHAIN, OWNERS, keeping, nothing
 from tests.support.netns import NetNamespace
@@ -112,11 +112,47 @@ def test_a_change_before_the_watch_is_told(namespace: NetNamespace) -> None:
     async def run() -> None:
         with closing(IptablesTarget("ip", "nft", OWNERS, namespace=namespace.descriptor)) as target:
             await target.read()
-            restore(namespace, ":X - [0:0]")
-            async with asyncio.timeout(2):
+            restore(namespace, ':X - [0:0]\n-A X -m comment --comment "old: x" -j RETURN')
+            async with asyncio.timeout(5):
                 assert "before it was watched" in str(await anext(aiter(target.signals())))
 
     asyncio.run(run())
+
+
+def test_a_change_of_others_before_the_watch_is_not_told(namespace: NetNamespace) -> None:
+    async def run() -> None:
+        with closing(IptablesTarget("ip", "nft", OWNERS, namespace=namespace.descriptor)) as target:
+            await target.read()
+            restore(namespace, ":X - [0:0]\n-A X -j RETURN")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await anext(aiter(target.signals()))
+
+    asyncio.run(run())
+
+
+def test_a_table_that_iptables_cannot_show_is_none_of_ours_where_nothing_is_wanted(
+    namespace: NetNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that use nft alone need no iptables; a trace of ours has it asked all the same."""
+    namespace.run("nft", "add table ip nat; add chain ip nat x; add set ip nat s { type ipv4_addr; }")
+    namespace.run("nft", "add rule ip nat x ip saddr @s tcp dport vmap { 1-10 : accept }")
+
+    def opened(*, clears: bool, recorded: frozenset[str] = frozenset()) -> IptablesTarget:
+        return IptablesTarget("ip", "nft", OWNERS, recorded=recorded, clears=clears, namespace=namespace.descriptor)
+
+    async def read(target: IptablesTarget) -> None:
+        with closing(target):
+            assert not target.diff(await target.read(), nothing())
+
+    monkeypatch.setattr("podgate.targets.iptables.program.find_program", lambda _name: None)
+    asyncio.run(read(opened(clears=True)))
+    for target in (opened(clears=False), opened(clears=True, recorded=frozenset({"x"}))):
+        with pytest.raises(ApplyError, match="iptables-nft is not installed"):
+            asyncio.run(read(target))
+    namespace.run("nft", 'add rule ip nat x accept comment "old: of the agent"')
+    with pytest.raises(ApplyError, match="iptables-nft is not installed"):
+        asyncio.run(read(opened(clears=True)))
 
 
 def test_the_old_tables_tell_nothing(namespace: NetNamespace) -> None:

@@ -9,13 +9,13 @@ pytestmark = pytest.mark.kernel
 
 NFT, LEGACY = "iptables-nft", "iptables-legacy"
 NODES = {
-    "nothing": ([], "nft"),
+    "nothing": ([], None),
     "a hint in nf_tables": ([(NFT, "KUBE-IPTABLES-HINT")], "nft"),
     "a hint in the old tables": ([(LEGACY, "KUBE-IPTABLES-HINT")], "legacy"),
     "an older kubelet's chain": ([(LEGACY, "KUBE-KUBELET-CANARY")], "legacy"),
     "a hint for IPv6 only": ([("ip6tables-legacy", "KUBE-IPTABLES-HINT")], "legacy"),
     "hints in both": ([(LEGACY, "KUBE-IPTABLES-HINT"), ("ip6tables-nft", "KUBE-KUBELET-CANARY")], "nft"),
-    "chains of somebody else": ([(LEGACY, "KUBE-SERVICES")], "nft"),
+    "chains of somebody else": ([(LEGACY, "KUBE-SERVICES")], None),
 }
 
 

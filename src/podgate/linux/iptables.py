@@ -33,17 +33,18 @@ def legacy_tables(family: str) -> frozenset[str]:
         return frozenset()
 
 
-def hinted_binary() -> Literal["nft", "legacy"]:
-    """Give the program that this node's kubelet uses, by the chain that it leaves in table mangle.
+def hinted_binary() -> Literal["nft", "legacy"] | None:
+    """Give the program that this node's kubelet uses, by the chain that it leaves in table mangle; None without any.
 
     A kubelet since 1.24 makes KUBE-IPTABLES-HINT, an older one KUBE-KUBELET-CANARY. They are looked for in nf_tables,
-    IPv4 and IPv6, then in the old tables; without any it is ``nft``: the order of the kubelet's own wrapper.
+    IPv4 and IPv6, then in the old tables: the order of the wrapper in Kubernetes' iptables images, which takes ``nft``
+    where there is no hint.
     """
     if any(_hints(_nft_chains(family)) for family in FAMILIES):
         return "nft"
     if any(_hints(_legacy_chains(family)) for family in FAMILIES):
         return "legacy"
-    return "nft"
+    return None
 
 
 def _hints(chains: Iterable[str]) -> bool:

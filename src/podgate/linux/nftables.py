@@ -8,7 +8,7 @@ Invariant: nothing of another table is given to the caller.
 import errno
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from podgate.linux.netlink import (
@@ -163,6 +163,14 @@ def list_rules(connection: Connection, family: int, table: str) -> dict[str, lis
     for found in _ours(connection, GET_RULE, family, table):
         rules.setdefault(string(found[NAME]), []).append(_comment(found.get(7, b""), 0))
     return rules
+
+
+def rules_hold(connection: Connection, family: int, table: str, texts: Collection[bytes]) -> bool:
+    """Say whether some rule of a table holds one of these texts anywhere: in a comment, a match, or a target."""
+    for found in _ours(connection, GET_RULE, family, table):
+        if any(text in value for value in found.values() for text in texts):
+            return True
+    return False
 
 
 def list_others(connection: Connection, family: int, table: str) -> list[str]:

@@ -24,6 +24,8 @@ from podgate.linux.nftables import (
     NOTIFICATIONS,
     Event,
     generation,
+    list_chains,
+    rules_hold,
     table_is_dormant,
 )
 from podgate.linux.nftables_drift import Drift
@@ -45,6 +47,10 @@ class IptablesTarget:
         family: ``ip`` or ``ip6``.
         binary: ``nft`` for iptables-nft, ``legacy`` for iptables-legacy.
         owners: how the comments begin by which rules are ours, or of the program that we replace.
+        recorded: chains that an earlier run wrote, ours whatever they hold now.
+        clears: nothing will be wanted here. Then a table of nf_tables without a trace of ours reads as one with
+            nothing in it, and iptables is not run for it: it may be missing on a node whose programs use nft alone,
+            and it cannot show what those write.
         namespace: an open network namespace to work in; None for this process's own.
         lock_seconds: how long iptables waits for its lock before the apply fails.
         buffer_bytes: kernel memory for notifications that wait to be read; when it is full, all is read again.
@@ -56,6 +62,8 @@ class IptablesTarget:
         binary: Binary,
         owners: tuple[str, ...],
         *,
+        recorded: frozenset[str] = frozenset(),
+        clears: bool = False,
         namespace: int | None = None,
         lock_seconds: int = LOCK_SECONDS,
         buffer_bytes: int = 4 << 20,
@@ -63,6 +71,8 @@ class IptablesTarget:
         self.family: Family = family
         self.binary: Binary = binary
         self._owners = owners
+        self._recorded = recorded
+        self._clears = clears
         self._namespace = namespace
         self._buffer_bytes = buffer_bytes
         self._iptables = Iptables(family, binary, namespace, lock_seconds)
@@ -71,6 +81,7 @@ class IptablesTarget:
         self._watched: frozenset[str] = frozenset(BUILT_IN)
         self._drift = Drift(int(FAMILIES[family]), _TABLE, self._concerns)
         self._seen: int | None = None
+        self._held: State | None = None  # what the table held when ``_seen`` was the generation
 
     def close(self) -> None:
         """Close the socket; the next call opens another."""
@@ -85,7 +96,7 @@ class IptablesTarget:
             ApplyError: iptables failed or is missing while the table is in use, or cannot show what the table holds.
         """
         before = self._generation()
-        if not self._is_in_use():
+        if not self._is_in_use() or (self._clears and not self._has_traces()):
             state = State(self.family, self.binary)
         else:
             try:
@@ -93,6 +104,7 @@ class IptablesTarget:
             except ListingError as problem:
                 raise ApplyError(f"{program(self.family, self.binary)}: {problem}", "TableUnreadable") from problem
         self._seen = before
+        self._held = msgspec.structs.replace(state, others={}, strange={})
         state = msgspec.structs.replace(state, recorded=self._known)
         self._known |= {chain.name for chain in state.chains}
         self._watched |= self._known
@@ -115,7 +127,7 @@ class IptablesTarget:
             before = self._generation()
             await self._restore(transaction(plan))
             if self._seen == before:
-                self._seen = self._generation()
+                self._seen, self._held = self._generation(), plan.want
         self._known = frozenset(chain.name for chain in plan.want.chains)
         self._watched |= self._known
         return {}
@@ -142,8 +154,8 @@ class IptablesTarget:
         with self._inside(), _mapped(f"watching table nat of {program(self.family, self.binary)}"):
             listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,), self._buffer_bytes)
         with listener:
-            if self._seen is not None and self._generation() != self._seen:
-                yield Drifted("the ruleset changed before it was watched")
+            if self._seen is not None and self._generation() != self._seen and await self._changed():
+                yield Drifted("the table changed before it was watched")
             while True:
                 try:
                     what = self._drift.foreign(await listener.receive())
@@ -152,6 +164,11 @@ class IptablesTarget:
                     what = "notifications were lost"
                 if what:
                     yield Drifted(what)
+
+    async def _changed(self) -> bool:
+        """Say whether the table holds something else than it did; what happened in other tables does not count."""
+        held = self._held
+        return held is None or bool(diff(await self.read(), held))
 
     def _concerns(self, event: Event) -> bool:
         return event.noun not in ("rule", "chain") or event.name in self._watched
@@ -168,6 +185,17 @@ class IptablesTarget:
                 if problem.errno in _NO_NF_TABLES:
                     return False
                 raise
+
+    def _has_traces(self) -> bool:
+        """Whether something in the table may be ours; of the old tables only iptables-legacy itself can tell."""
+        if self.binary == "legacy":
+            return True
+        family, texts = int(FAMILIES[self.family]), [owner.encode() for owner in self._owners]
+        with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
+            chains = {chain.name for chain in list_chains(self._connected(), family, _TABLE)}
+            if not chains.isdisjoint(self._recorded | self._known):
+                return True
+            return rules_hold(self._connected(), family, _TABLE, texts)
 
     def _generation(self) -> int | None:
         """Give the number of the last transaction of nf_tables; None where it cannot be had or does not count."""
