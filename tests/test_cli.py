@@ -165,7 +165,7 @@ def test_help_names_every_flag_of_a_verb(capsys: pytest.CaptureFixture[str], ver
 
 
 def test_no_verb_takes_a_flag_that_does_nothing_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert flags_in_help(capsys, "clean") == {"backend", "state-dir", "output"}
+    assert flags_in_help(capsys, "clean") == {"state-dir", "output"}
     for verb in ("explain", "check"):
         assert flags_in_help(capsys, verb) & {"random-fully", "once", "state-dir", "metrics-addr"} == set()
 

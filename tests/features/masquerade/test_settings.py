@@ -28,6 +28,9 @@ def test_the_flags() -> None:
         "--random-fully",
         "--to-ports",
         "--enable-ipv6",
+        "--masq-chain",
+        "--rules",
+        "--cut-tcp",
     ]
 
 

@@ -12,13 +12,24 @@ the very first start nothing says what the user wants, so ``degraded`` says why 
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from podgate.features.masquerade.choosing import Chosen, choose
 from podgate.features.masquerade.config import Config, default_entries, from_kept, kept_bytes, merge
 from podgate.features.masquerade.families import Fallback, FamilyCompiler, listed_entries
-from podgate.features.masquerade.intent import NO_IPV6_RANGE, InForce, Intent, NodeFacts
+from podgate.features.masquerade.intent import (
+    AGENT_NEVER,
+    NO_IPV6_RANGE,
+    FamilyIntent,
+    InForce,
+    Intent,
+    NeverList,
+    NodeFacts,
+)
 from podgate.features.masquerade.ipv6 import Known, known, node_entries, unknown_range
 from podgate.features.masquerade.last_good import KEPT_POLICIES, PolicyReader
 from podgate.features.masquerade.own_pods import from_node, from_pod, internal_addresses, is_own, own_entries
@@ -66,10 +77,17 @@ class Compiler(Generic[StatesT]):
     Args:
         settings: the options.
         to_states: makes the feature's states of an intent; called only when the intent differs.
+        refusals: gives a problem for each policy that the back end cannot express; those are left out.
     """
 
-    def __init__(self, settings: Settings, to_states: Callable[[Intent], StatesT]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        to_states: Callable[[Intent], StatesT],
+        refusals: Callable[[FamilyIntent], tuple[Problem, ...]] = lambda _part: (),
+    ) -> None:
         self._settings = settings
+        self._is_agent = settings.rules == "ip-masq-agent"
         self._families = families_on(settings)
         self._defaults = default_entries(all_reserved=settings.nomasq_all_reserved_ranges)
         self._readings: dict[Text, Reading] = {}
@@ -87,7 +105,9 @@ class Compiler(Generic[StatesT]):
         self._nodes_ipv6 = mapped(node_entries)
         self._ipv6 = Remembered(_ipv6)
         self._listed = {family: Remembered(_listed) for family in self._families}
-        self._family = {family: FamilyCompiler(family) for family in self._families}
+        never = AGENT_NEVER if self._is_agent else NeverList()
+        self._family = {family: FamilyCompiler(family, never) for family in self._families}
+        self._expressible = {family: Remembered(partial(_expressible, refusals)) for family in self._families}
         self._problems = Remembered(lambda *problems: problems_by_object(problems))
         self._states = Remembered(to_states)
 
@@ -159,20 +179,23 @@ class Compiler(Generic[StatesT]):
         resolved = self._resolver(policies, place, self._ports)
         config = decision.config
         ipv6 = Known((), cluster=True)
-        if "ip6" in self._families:
+        if "ip6" in self._families and not self._is_agent:
             ipv6 = self._ipv6(self._nodes_ipv6(nodes), own, config, inputs.machine)
             problems = problems if ipv6.cluster else (*problems, unknown_range(name))
-        intent = Intent(
-            families=tuple(
+        made = [
+            self._expressible[family](
                 self._family[family](
                     self._listed[family](config, family, ipv6.entries),
-                    own,
+                    () if self._is_agent else own,
                     facts,
-                    resolved[family],
+                    () if self._is_agent else resolved[family],
                     self._fallback(family, ipv6),
                 )
-                for family in self._families
-            ),
+            )
+            for family in self._families
+        ]
+        intent = Intent(
+            families=tuple(part for part, _ in made),
             node_name=name,
             random_fully=self._settings.random_fully,
             config=config,
@@ -181,12 +204,25 @@ class Compiler(Generic[StatesT]):
             ports=self._ports,
         )
         missing = missing_addresses(policies, facts, name)
-        return intent, (*problems, *missing, *port_problems(intent, len(own_pods)))
+        refused = dict.fromkeys(problem for _, refused in made for problem in refused)
+        return intent, (*problems, *missing, *port_problems(intent, len(own_pods)), *refused)
 
     def _fallback(self, family: Family, ipv6: Known) -> Fallback:
         if family == "ip6" and not ipv6.cluster:
             return Fallback("keep", rule=NO_IPV6_RANGE)
         return Fallback("masquerade", ports=self._ports)
+
+
+def _expressible(
+    refusals: Callable[[FamilyIntent], tuple[Problem, ...]], part: FamilyIntent
+) -> tuple[FamilyIntent, tuple[Problem, ...]]:
+    """Leave out what the back end cannot express, so that what is explained is what is written."""
+    problems = refusals(part)
+    if not problems:
+        return part, ()
+    refused = {problem.ref for problem in problems}
+    policies = tuple(policy for policy in part.policies if policy.ref not in refused)
+    return msgspec.structs.replace(part, policies=policies), problems
 
 
 def _listed(config: Config, family: Family, ipv6: tuple[Entry, ...]) -> tuple[Entry, ...]:

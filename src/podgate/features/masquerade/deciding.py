@@ -74,7 +74,7 @@ def decide(
     if part is None:
         return Decision(_KEEP, IPV6_OFF)
     sender = source if isinstance(source, Sender) else Sender(source)
-    if sender.address is not None and is_local(part.facts, sender.address):
+    if "local" in part.never.source_types and sender.address is not None and is_local(part.facts, sender.address):
         return Decision(_KEEP, "sent by this node itself")
     found = _never(part, destination)
     if found is not None:
@@ -109,11 +109,12 @@ def is_local(facts: NodeFacts, address: IPAddress) -> bool:
 
 
 def _never(part: FamilyIntent, address: IPAddress) -> Decision | None:
-    if address.is_multicast:
+    types = part.never.destination_types
+    if "multicast" in types and address.is_multicast:
         return Decision(_KEEP, "multicast")
-    if address in _ALWAYS_BROADCAST or address in part.facts.broadcast:
+    if "broadcast" in types and (address in _ALWAYS_BROADCAST or address in part.facts.broadcast):
         return Decision(_KEEP, "broadcast")
-    if is_local(part.facts, address):
+    if "local" in types and is_local(part.facts, address):
         return Decision(_KEEP, "an address of this node")
     own = find(part.own_intervals, int(address))
     return None if own is None else Decision(_KEEP, str(own.entry.network), own.entry.origin)

@@ -10,7 +10,14 @@ from collections.abc import Iterable
 from typing import Literal
 
 from podgate.features.masquerade.config import Config
-from podgate.features.masquerade.intent import FamilyIntent, NodeFacts, PolicyIntent, Spans, Translation
+from podgate.features.masquerade.intent import (
+    FamilyIntent,
+    NeverList,
+    NodeFacts,
+    PolicyIntent,
+    Spans,
+    Translation,
+)
 from podgate.features.masquerade.prefixes import Entry, Interval, Span, family_of, kept, resolve
 from podgate.features.masquerade.remembering import Remembered
 from podgate.model.machine import Family
@@ -25,8 +32,9 @@ class Fallback(Translation, frozen=True):
 class FamilyCompiler:
     """Makes one family's part, again and again. Tables are updated, so that unchanged shards stay the same objects."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, never: NeverList) -> None:
         self._family: Family = family
+        self._never = never
         self._own = _Set(family)
         self._listed = _Set(family)
         self._made = Remembered(self._make)
@@ -61,6 +69,7 @@ class FamilyCompiler:
     ) -> FamilyIntent:
         return FamilyIntent(
             family=self._family,
+            never=self._never,
             own_pods=own[1],
             policies=policies,
             keep=listed[1],

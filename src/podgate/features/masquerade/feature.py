@@ -1,45 +1,61 @@
 """masquerade, as the command line and the host know it.
 
-Here: the declaration: what it needs, what it writes, how it answers. Not here: any decision.
+Here: the declaration: what it needs, what it writes, how it answers; which back end this node's kubelet hints at. Not
+here: any decision about traffic.
 Invariant: every verb looks at the same compiled value, so what is rendered, explained and checked is what is written.
 """
 
 import argparse
+import functools
 from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from podgate.features.masquerade import check as checking
+from podgate.features.masquerade.backends import (
+    BINARIES,
+    FAMILIES,
+    Backend,
+    BackendCompiler,
+    Choice,
+    States,
+    in_order,
+    step_name,
+    steps_before,
+)
 from podgate.features.masquerade.choosing import CONFIG_MAP_REF, file_watch
-from podgate.features.masquerade.compile import KEPT, Compiler
+from podgate.features.masquerade.compile import KEPT
 from podgate.features.masquerade.config import recover
 from podgate.features.masquerade.explain import Unanswerable, answer_json, answer_line, explain
-from podgate.features.masquerade.intent import Intent
 from podgate.features.masquerade.policy import MASQUERADE_POLICY
 from podgate.features.masquerade.resolving import namespace_labels
 from podgate.features.masquerade.senders import namespace_of, sender_of
 from podgate.features.masquerade.settings import Settings
-from podgate.features.masquerade.to_nftables import KEEP, TABLE, Writer
+from podgate.features.masquerade.to_conntrack import judge_of
+from podgate.features.masquerade.to_iptables import KEPT_CHAINS, OWNERS, kept_spans, recorded_chains
+from podgate.features.masquerade.to_nftables import KEEP, TABLE
 from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Step
+from podgate.linux.iptables import hinted_binary
+from podgate.linux.tools import tool_version
 from podgate.model.files import FileWatch
-from podgate.model.frozen import Frozen
 from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.machine import Family, IPAddress
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
+from podgate.targets.conntrack.apply import ConntrackFollower, Judge
+from podgate.targets.iptables.apply import IptablesTarget
+from podgate.targets.iptables.render import render
+from podgate.targets.iptables.render import state_json as iptables_json
+from podgate.targets.iptables.state import State as IptablesState
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.render import listing, state_json
 from podgate.targets.nftables.state import State
-
-
-class States(Frozen, frozen=True):
-    """What masquerade wants: the intent, and one state per step."""
-
-    intent: Intent
-    ip: State
-    ip6: State
 
 
 class Masquerade:
@@ -48,10 +64,15 @@ class Masquerade:
     name = "masquerade"
     settings = Settings
 
+    def __init__(self) -> None:
+        # Looked up once, so that the compiler and the steps of a process agree whatever a kubelet does meanwhile.
+        self._choice = functools.cache(choose_backend)
+
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
         """Need one node's Pods or all, nodes, namespaces, policies, and the one ConfigMap unless a file was named."""
         pods = Watch(POD, field_selector=f"spec.nodeName={node_name}" if node_name else "")
-        watches = (Watch(NODE), pods, Watch(NAMESPACE), Watch(MASQUERADE_POLICY))
+        policies = (Watch(MASQUERADE_POLICY),) if settings.rules == "podgate" else ()
+        watches = (Watch(NODE), pods, Watch(NAMESPACE), *policies)
         if settings.config is not None:
             return watches
         name = f"metadata.name={CONFIG_MAP_REF.name}"
@@ -63,53 +84,49 @@ class Masquerade:
 
     def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[States]]:
         """Give the compiler."""
-        ip, ip6 = Writer("ip"), Writer("ip6")
-        return Compiler(settings, lambda intent: States(intent, ip(intent), ip6(intent)))
+        return BackendCompiler(settings, self._choice(settings.backend))
 
-    def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:  # noqa: ARG002 - one back end so far
-        """Write one nftables table per family. A family that is off has a step too, which wants no table."""
-        return (
-            Step(
-                "nftables/ip",
-                NftablesTarget("ip", TABLE),
-                lambda states: states.ip,
-                State.absent("ip", TABLE),
-                resync=lambda states: states.intent.resync_seconds,
-            ),
-            Step(
-                "nftables/ip6",
-                NftablesTarget("ip6", TABLE),
-                lambda states: states.ip6,
-                State.absent("ip6", TABLE),
-                resync=lambda states: states.intent.resync_seconds,
-            ),
+    def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
+        """Write one state per family and back end. What is off or not chosen has steps too, which want nothing."""
+        choice, recorded = self._choice(settings.backend), _recorded(settings.state_dir)
+        return tuple(
+            _step(choice, backend, family, recorded, cut_tcp=settings.cut_tcp)
+            for backend in in_order(choice)
+            for family in FAMILIES
         )
 
     def samples(self, states: States) -> tuple[Sample, ...]:
         """Count what is written."""
         name = "podgate_masquerade_entries"
-        text = "Intervals in a set of the kernel."
-        return tuple(
+        text = "Intervals in a set of the kernel, or rules in a chain."
+        sets = [
             Sample(name, len(elements), (("family", state.family), ("set", set_name)), help=text)
             for state in (states.ip, states.ip6)
             for set_name, elements in sorted(state.elements.items())
-        )
+        ]
+        chains = [
+            Sample(name, len(chain.rules), (("family", state.family), ("set", chain.name)), help=text)
+            for state in states.iptables.values()
+            for chain in state.chains
+        ]
+        return (*sets, *chains)
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:
-        """Make the configuration out of the sets that our own tables hold."""
-        families: tuple[Family, ...] = ("ip", "ip6")
+        """Make the configuration out of our own rules, or of those that ip-masq-agent left."""
         spans: dict[Family, list[tuple[int, int]]] = {}
-        for family in families:
-            state = read_back.get(f"nftables/{family}")
-            if isinstance(state, State) and state.present:
-                spans[family] = [
-                    (int.from_bytes(key[: len(key) // 2]), int.from_bytes(key[len(key) // 2 :]))
-                    for key in state.elements_of(KEEP)
-                ]
+        for family in FAMILIES:
+            for state in read_back.values():
+                found = None if getattr(state, "family", "") != family else _kept_of(state)
+                if found is not None and family not in spans:
+                    spans[family] = found
         return {KEPT: recover(spans)} if "ip" in spans else {}
 
     def render(self, states: States) -> Answered:
-        """Show the tables as ``nft -f`` takes them."""
+        """Show the tables as ``nft -f`` takes them, or the chains as ``iptables-restore --noflush`` does."""
+        if states.iptables:
+            chains = [state for state in states.iptables.values() if state.chains]
+            text = "\n".join(f"# {state.program}-restore --noflush\n{render(state)}" for state in chains)
+            return Answered(text, [iptables_json(state) for state in chains])
         tables = [state for state in (states.ip, states.ip6) if state.present]
         return Answered("\n".join(listing(state) for state in tables), [state_json(state) for state in tables])
 
@@ -151,7 +168,9 @@ class Masquerade:
     def check(self, compiled: Compiled[States], look: Look) -> Answered:
         """Give findings from the files, and from live rules where they can be read."""
         foreign = look.foreign_nat(TABLE)
-        findings = checking.check(compiled.states.intent, look.inputs, foreign.rules)
+        ours = {chain.name for state in compiled.states.iptables.values() for chain in state.chains}
+        rules = [rule for rule in foreign.rules if rule.chain not in ours]
+        findings = checking.check(compiled.states.intent, look.inputs, rules)
         warnings = tuple(problem for problems in compiled.problems.values() for problem in problems)
         rows = [_finding_json(problem, look) for problem in dict.fromkeys((*warnings, *findings))]
         done = "not read: " + foreign.unread if foreign.unread else "read"
@@ -161,7 +180,64 @@ class Masquerade:
         return Answered("\n".join(lines), {"findings": rows, "live_rules": done}, 1 if rows else 0)
 
 
-FEATURE = Masquerade()
+def choose_backend(wanted: str) -> Choice:
+    """Say which back end ``--backend`` means on this node."""
+    if wanted == "nftables":
+        return Choice()
+    hint = hinted_binary() if wanted in ("auto", "iptables") else None
+    if wanted == "auto" and hint is None:
+        return Choice()
+    legacy = wanted == "iptables-legacy" or hint == "legacy"
+    backend: Backend = "iptables-legacy" if legacy else "iptables-nft"
+    return Choice(backend, tool_version(backend) or tool_version("iptables") or "")
+
+
+def _recorded(state_dir: str) -> frozenset[str]:
+    """Give the iptables chains that an earlier run wrote; a directory that cannot be read tells none."""
+    try:
+        return recorded_chains(Path(state_dir, KEPT_CHAINS).read_bytes())
+    except OSError:
+        return frozenset()
+
+
+def _step(
+    choice: Choice, backend: Backend, family: Family, recorded: frozenset[str], *, cut_tcp: bool
+) -> Step[States, Any, Any]:
+    name, after, chosen = step_name(backend, family), steps_before(choice, backend, family), backend == choice.backend
+    followers = (ConntrackFollower(family, partial(_judge, family, cut_tcp)),) if chosen else ()
+    binary = BINARIES.get(backend)
+
+    def resync(states: States) -> float | None:
+        # The kernel tells nobody what iptables-legacy does; a table of nf_tables in which nothing is wanted is watched.
+        return states.intent.resync_seconds if chosen or binary == "legacy" else None
+
+    if binary is None:
+        table = NftablesTarget(family, TABLE)
+        empty = State.absent(family, TABLE)
+        return Step(name, table, lambda states: states.nftables_of(family), empty, after, followers, resync)
+    chains = IptablesTarget(family, binary, OWNERS, recorded=recorded, clears=not chosen)
+
+    def want(states: States) -> IptablesState:
+        return msgspec.structs.replace(states.iptables_of(backend, family), recorded=recorded)
+
+    nothing = IptablesState(family, binary, recorded=recorded)
+    return Step(name, chains, want, nothing, after, followers, resync)
+
+
+def _judge(family: Family, cut_tcp: bool, before: States, after: States) -> Judge | None:
+    return judge_of(before.intent, after.intent, family, cut_tcp=cut_tcp)
+
+
+def _kept_of(state: State | IptablesState) -> list[tuple[int, int]] | None:
+    """Give what a state that was read back keeps; None where there is none of ours."""
+    if isinstance(state, IptablesState):
+        found = [spans for chain in state.chains if (spans := kept_spans(state, chain.name))]
+        return None if not found else [(span.first, span.last) for span in found[0]]
+    if not state.present:
+        return None
+    return [
+        (int.from_bytes(key[: len(key) // 2]), int.from_bytes(key[len(key) // 2 :])) for key in state.elements_of(KEEP)
+    ]
 
 
 def _finding_json(problem: Problem, look: Look) -> dict[str, str]:
@@ -179,3 +255,6 @@ def _address(text: str) -> IPAddress:
         return ip_address(text)
     except ValueError:
         raise QuestionError(f'"{text}" is not an IP address: write it as 10.70.0.2 or fd00::2') from None
+
+
+FEATURE = Masquerade()

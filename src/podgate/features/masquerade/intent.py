@@ -35,6 +35,10 @@ class NeverList(Frozen, frozen=True):
     destination_types: tuple[str, ...] = ("local", "broadcast", "anycast", "multicast")
 
 
+AGENT_NEVER: Final = NeverList(source_types=(), destination_types=("local",))
+"""What ip-masq-agent never masquerades: the condition of its jump."""
+
+
 class NodeFacts(Frozen, frozen=True):
     """What the kernel knows by itself and explain.py must be told: no writer reads it.
 

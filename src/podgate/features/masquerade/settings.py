@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
 from podgate.features.masquerade.ports import NotPorts, Ports, read_ports
+from podgate.features.masquerade.to_iptables import CHAIN
 from podgate.model.frozen import Frozen
 from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
+from podgate.targets.iptables.state import chain_name_mistake
 
 _DECIDING: Final = ("run", "render", "plan", "explain", "check")
 """The verbs that look at the inputs: all but clean."""
@@ -30,7 +32,14 @@ class Settings(Frozen, frozen=True):
             verbs=_DECIDING,
         ),
     ] = None
-    backend: Annotated[Literal["nftables"], Option("what the rules are written to")] = "nftables"
+    backend: Annotated[
+        Literal["nftables", "iptables", "iptables-nft", "iptables-legacy", "auto"],
+        Option(
+            "what the rules are written to; iptables: by the program that this node's kubelet uses, as its hint chains "
+            "say; auto: the same where there is a hint, else nftables; the rules of all others are taken away",
+            verbs=_DECIDING,
+        ),
+    ] = "nftables"
     source: Annotated[
         str | None,
         Option(
@@ -62,7 +71,11 @@ class Settings(Frozen, frozen=True):
     ] = False
     state_dir: Annotated[
         str,
-        Option("where the last good configuration is kept for the next start", metavar="DIR", verbs=("run", "clean")),
+        Option(
+            "where the last good configuration is kept for the next start, and which iptables chains are ours",
+            metavar="DIR",
+            verbs=("run", "plan", "clean"),
+        ),
     ] = "/var/lib/podgate/masquerade"
     nomasq_all_reserved_ranges: Annotated[
         bool,
@@ -90,6 +103,27 @@ class Settings(Frozen, frozen=True):
         ),
     ] = False
 
+    masq_chain: Annotated[
+        str,
+        Option("the chain that iptables rules are in; an earlier one is removed", metavar="NAME", verbs=_DECIDING),
+    ] = CHAIN
+    rules: Annotated[
+        Literal["podgate", "ip-masq-agent"],
+        Option(
+            "whose rules iptables gets: podgate's, or ip-masq-agent's and no others, which know no policies and "
+            "masquerade IPv6 between Pods until a list says otherwise",
+            verbs=_DECIDING,
+        ),
+    ] = "podgate"
+    cut_tcp: Annotated[
+        bool,
+        Option(
+            "cut open TCP connections whose decision changed, so that clients connect anew; without it they keep their "
+            "translation until they end",
+            verbs=("run",),
+        ),
+    ] = False
+
     @property
     def ports(self) -> Ports:
         """The ranges of ``to_ports``; none of a text that ``mistakes`` complains about."""
@@ -112,6 +146,11 @@ class Settings(Frozen, frozen=True):
             if path == "":
                 yield f"{flag} is empty: give a value, or leave the flag out"
         yield from kube_mistakes(self.kubeconfig, self.context)
+        mistake = chain_name_mistake(self.masq_chain)
+        if mistake:
+            yield f"--masq-chain: {mistake}"
+        if self.rules == "ip-masq-agent" and not self.backend.startswith("iptables"):
+            yield f"--rules ip-masq-agent: these are iptables rules, not {self.backend}: give --backend iptables too"
         try:
             read_ports(self.to_ports)
         except NotPorts as error:
