@@ -165,9 +165,17 @@ async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> 
 
 
 async def _clean(feature: AnyFeature, settings: Any) -> Answered:
-    """Remove what is ours, and what was kept."""
+    """Remove what is ours, and what was kept; a step that fails does not hold up the others."""
+    plans: list[tuple[str, Any]] = []
+    failures: list[str] = []
     with only_one(feature.name):
-        plans = [(step.name, await bring_to(step, step.empty)) for step in feature.steps(settings)]
+        for step in feature.steps(settings):
+            try:
+                plans.append((step.name, await bring_to(step, step.empty)))
+            except ApplyError as error:
+                failures.append(f"{step.name}: {error}")
+        if failures:
+            raise ApplyError("\n".join(failures))
         forgot = _forget(settings.state_dir)
     rows = [{"step": name, "removed": str(plan) if plan else ""} for name, plan in plans]
     lines = [f"{row['step']}: {row['removed']}" for row in rows if row["removed"]]
