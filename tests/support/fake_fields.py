@@ -21,7 +21,7 @@ _OF_THE_SERVER = ("managedFields", "resourceVersion", "uid", "creationTimestamp"
 def fields_of(obj: Mapping[str, Any]) -> Fields:
     """Give the paths of all leaves of an object, but for what identifies it and what the server sets."""
     server = {("f:metadata", f"f:{name}") for name in _OF_THE_SERVER}
-    return frozenset(path for path in _leaves(obj, ()) if path not in IDENTITY and path[:2] not in server)
+    return frozenset(path for path in _leaves(obj, ()) if path and path not in IDENTITY and path[:2] not in server)
 
 
 def _leaves(value: Any, path: Path, name: str = "") -> Iterable[Path]:

@@ -6,14 +6,20 @@ Invariant: TLS is verified: there is no value that says otherwise, and plain HTT
 """
 
 import ipaddress
+import re
 from typing import Final
-from urllib.parse import urlsplit
 
 from podgate.model.frozen import Frozen
 from podgate.model.secret import Secret
 
 EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 """The protocols of exec plugins that are spoken; they differ only in their name here."""
+
+
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s/:@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>/[^\s?#]*)?"
+)
+"""Scheme, host, port and path of RFC 3986, without anything else that an address may hold."""
 
 
 class AccessError(Exception):
@@ -62,7 +68,7 @@ class Access(Frozen, frozen=True):
         server_name: the name that its certificate has, where that is not the host's; empty for the host's.
         namespace: where our own objects go by default.
         login: who we are.
-        origin: what said so, for messages: as ``/root/.kube/config``.
+        origin: what said so, for messages: as ``~/.kube/config``.
     """
 
     server: str
@@ -75,16 +81,14 @@ class Access(Frozen, frozen=True):
 
 def server_mistake(server: str) -> str:
     """Say what is wrong with a server's address; empty when nothing is."""
-    try:
-        parts = urlsplit(server)
-        port = parts.port
-    except ValueError as error:
-        return f'"{server}" is no address: {error}'
-    if parts.scheme not in {"https", "http"} or not parts.hostname or port == 0:
+    found = _ADDRESS.fullmatch(server)
+    if found is None:
+        if re.match("https?://[^/]*@", server) or re.search("[?#]", server):
+            return "the address holds more than a host, a port and a path: take it out"
         return f'"{server}" is no address: write https://HOST:PORT'
-    if parts.username is not None or parts.query or parts.fragment:
-        return "the address holds more than a host, a port and a path: take it out"
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if found["port"] and not 0 < int(found["port"]) <= 65535:
+        return f'"{server}" is no address: its port must be from 1 to 65535'
+    if found["scheme"] == "http" and not _is_loopback(found["host"].strip("[]")):
         return f'"{server}" is plain HTTP to another machine, which shows the credentials to everybody: use https'
     return ""
 

@@ -9,7 +9,6 @@ Verbs and parameters: kubernetes.io, "Kubernetes API Concepts".
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -22,6 +21,9 @@ APPLY: Final = "application/apply-patch+yaml"
 JSON: Final = "application/json"
 PAGE: Final = 500
 """Objects per page of a list, as kubectl and client-go ask for."""
+
+
+_UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
 class Request(Frozen, frozen=True):
@@ -42,14 +44,16 @@ class Request(Frozen, frozen=True):
     content_type: str = JSON
     what: str = ""
 
-    @property
-    def target(self) -> str:
-        """The path with its query."""
-        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
-
     def parameters(self) -> Mapping[str, str]:
         """Give the query as a mapping."""
         return dict(self.query)
+
+
+def encoded(part: str) -> str:
+    """Percent-encode one part of a path (RFC 3986, 2.3: what is unreserved stays)."""
+    return "".join(
+        chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in part.encode("utf-8", "surrogatepass")
+    )
 
 
 def path_of(kind: Kind[Any], namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -58,7 +62,7 @@ def path_of(kind: Kind[Any], namespace: str = "", name: str = "", subresource: s
     if namespace and kind.namespaced:
         parts += ["namespaces", namespace]
     parts += [part for part in (kind.plural, name, subresource) if part]
-    return "".join(f"/{quote(part, safe='')}" for part in parts)
+    return "".join(f"/{encoded(part)}" for part in parts)
 
 
 def _selected(watch: Watch) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,7 @@
 """Origin: where a node's Kubernetes objects come from, and the source that follows.
 
-Here: the order of what is asked (a flag, the environment, the Pod's account), and one source for each answer. Not here:
-manifests (manifests.py), the API (kube/).
+Here: the order of what is asked (a flag, the environment, the Pod's account), and one source for each answer.
+Not here: manifests (manifests.py), the API (kube/).
 Invariant: the code of the API, and the libraries that it needs, are loaded where objects come from an API, and nowhere
 else.
 """

@@ -287,7 +287,6 @@ class Server:
 
 
 def serve(server: Server, watching: Watching, request: Request) -> None:
-    """Answer as a server that works."""
     query = request.parameters()
     if "sendInitialEvents" in query:
         everything = server.everything()
@@ -308,7 +307,6 @@ def serve(server: Server, watching: Watching, request: Request) -> None:
 
 
 def half(server: Server, watching: Watching, request: Request) -> None:
-    """Answer with half of it, then break off."""
     query = request.parameters()
     if "sendInitialEvents" in query:
         watching.batch(Batch(server.everything()[:1], str(server.version)))
