@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     reason = pytest.mark.skip(reason="needs root for network namespaces; ./dev test asks sudo for it")
     for item in items:
-        if item.get_closest_marker("kernel") or item.get_closest_marker("lab"):
+        if any(item.get_closest_marker(name) for name in ("kernel", "lab", "cluster")):
             item.add_marker(reason)
 
 

@@ -97,20 +97,23 @@ class TestLab:
 
 
 @contextmanager
-def lab(*manifests: str | Path, name: str = "test", base: Path | None = None) -> Iterator[TestLab]:
+def lab(
+    *manifests: str | Path, name: str = "test", base: Path | None = None, kubeconfig: Path | None = None
+) -> Iterator[TestLab]:
     """Start a lab from manifests (text, or a path of a file or folder), and end it.
 
-    It is ready when the body begins.
+    It is ready when the body begins. With ``kubeconfig`` it joins a cluster.
     """
     root = base or Path(tempfile.mkdtemp(prefix="pg-lab-"))
     folder = Path(tempfile.mkdtemp(prefix="pg-manifests-"))
     process: subprocess.Popen[str] | None = None
     try:
         paths = [*_written(manifests, folder)]
+        join = ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         errors = folder / "stderr"
         with errors.open("w") as stream:
             process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *CLI, "up", "--foreground", "--name", name, *paths],
+                ["setpriv", "--pdeathsig", "KILL", *CLI, "up", "--foreground", "--name", name, *join, *paths],
                 env={**os.environ, "PODGATE_LAB_DIR": str(root)},
                 stdout=stream,
                 stderr=stream,

@@ -28,6 +28,9 @@ from podgate.model.snapshot import Kind, Watch
 _PATIENCE: Final = 10.0
 """Seconds in which a new namespace gets its account and a new kind its path."""
 
+_LEAVING: Final = 60.0
+"""Seconds in which a deleted object and what belongs to it must be gone."""
+
 _AGAIN: Final = 0.1
 _CONFLICT: Final = 409
 _GONE: Final = 404
@@ -65,9 +68,10 @@ class _Session:
 
     async def gone(self, request: Request) -> None:
         """Ask until there is nothing any more."""
-        while True:
-            if await self.asked(request, _GONE) is None:
-                return
+        until = time.monotonic() + _LEAVING
+        while await self.asked(request, _GONE) is not None:
+            if time.monotonic() > until:
+                raise LabError(f"{request.what}: it is still there after {_LEAVING:g} s; what belongs to it goes first")
             await asyncio.sleep(_AGAIN)
 
     async def kinds(self) -> Kinds:

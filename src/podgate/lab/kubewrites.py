@@ -116,9 +116,15 @@ def status_request(kind: Kind[Any], ref: ObjectRef, obj: Object, status: Mapping
     if not changed:
         return None
     if ref.kind == "Pod" and "conditions" in changed:
-        changed["conditions"] = status["conditions"]
+        changed["conditions"] = [_replacing(one, have.get("conditions") or ()) for one in status["conditions"]]
     style = _STRATEGIC if ref.kind == "Pod" else _MERGE
     return _patch(kind, ref, obj, {"status": changed}, style, part="status")
+
+
+def _replacing(condition: Mapping[str, Any], have: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Give a condition for a strategic merge, which keeps what is not mentioned: reasons that are over are removed."""
+    before = next((one for one in have if one.get("type") == condition["type"]), {})
+    return {**{key: None for key in ("reason", "message") if key in before}, **condition}
 
 
 def _plain(value: Any) -> Any:

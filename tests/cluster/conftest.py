@@ -1,0 +1,28 @@
+"""Tests against a real control plane: one per test process, started when the first test needs it.
+
+Here: the session's control plane, the marker. Not here: how it is built and started (tests/support).
+Invariant: each test file uses a lab and namespaces of its own names, so their order does not matter.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import ControlPlane, control_plane
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark these tests; their time limit leaves out the control plane, which may have to be built first."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.timeout(120, func_only=True))
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path_factory.mktemp("plane")) as started:
+        yield started
