@@ -54,6 +54,7 @@ class FakeApiServer:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.certificates: list[Any] = []
         self.url = ""
+        self.upstream: ssl.SSLContext | None = None
         self.streams = 0
         self._pages: dict[str, list[Obj]] = {}
         self._wakers: set[asyncio.Event] = set()
@@ -62,6 +63,14 @@ class FakeApiServer:
     def _wake(self) -> None:
         for waker in self._wakers:
             waker.set()
+
+    def put(self, plural: str, obj: Obj) -> Obj:
+        """Make or replace an object."""
+        return self.objects.put(plural, obj)
+
+    def remove(self, plural: str, name: str, namespace: str = "") -> None:
+        """Delete one."""
+        self.objects.remove(plural, name, namespace)
 
     @asynccontextmanager
     async def serving(self, context: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator["FakeApiServer"]:

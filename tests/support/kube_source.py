@@ -37,6 +37,11 @@ class Running:
             self.reported.append(trouble)
 
     @property
+    def trouble(self) -> str:
+        """What is wrong now, of all watches."""
+        return "; ".join(trouble for trouble in self.troubles.values() if trouble)
+
+    @property
     def newest(self) -> Snapshot:
         return self.snapshots[-1]
 

@@ -4,7 +4,7 @@ What is asked of each day: what the snapshot holds is never wrong, only old, and
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,105 +14,46 @@ from podgate.kubeapi.access import Access, InFile, Login
 from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.kinds.nodes import NODE
 from podgate.model.snapshot import Watch
+from tests.support import api_days as days
+from tests.support.api_days import DAYS, ApiServer, changes, config_map, lists, watched
 from tests.support.asynchronous import in_loop
 from tests.support.chaos_proxy import ChaosProxy, Fault
 from tests.support.fake_apiserver import FakeApiServer
-from tests.support.fake_objects import Obj
 from tests.support.kube_source import Running, running
 from tests.support.poll import poll_async
 
 
-def config_map(name: str, **data: str) -> Obj:
-    return {"metadata": {"name": name, "namespace": "default"}, "data": data}
-
-
 @asynccontextmanager
-async def watched(
+async def fake(
     *faults: Fault, silence: float = 90.0, bookmarks: float = 60.0
 ) -> AsyncIterator[tuple[FakeApiServer, ChaosProxy, Running]]:
-    """A server with two objects, a proxy with faults, and a source behind it."""
-    async with FakeApiServer().serving() as server, ChaosProxy(server.url).serving() as proxy:
-        for name in ("a", "b"):
-            server.objects.put("configmaps", config_map(name))
-        proxy.strike(*faults)
+    async with FakeApiServer().serving() as server:
         server.bookmark_every = bookmarks
-        async with running(proxy.url, Watch(CONFIG_MAP), silence=silence) as source:
+        async with watched(server, *faults, silence=silence) as (proxy, source):
             yield server, proxy, source
 
 
-def first_watch(line: str) -> bool:
-    return "sendInitialEvents" in line
-
-
-def changes(line: str) -> bool:
-    return "resourceVersion=" in line
-
-
-def lists(proxy: ChaosProxy) -> int:
-    """Count the requests that ask for everything."""
-    return sum(not changes(line) for line in proxy.lines)
-
-
-DAYS = {
-    "cut in the first event": Fault(after=400),
-    "cut between events": Fault(after=1100),
-    "closed in the first event": Fault(after=400, then="close"),
-    "half-closed": Fault(after=400, then="half-close"),
-    "cut again and again": Fault(after=300, times=4),
-    "410 at once": Fault(status=410, reason="Expired"),
-    "429 at once": Fault(status=429, reason="TooManyRequests", times=3),
-    "500 at once": Fault(status=500, times=3),
-    "503 at once": Fault(status=503, times=3),
-    "not JSON": Fault(status=502, reason="<html>"),
-    "slow": Fault(delay=0.2),
-    "one byte at a time": Fault(piece=1),
-    "three bytes at a time": Fault(piece=3),
-}
-
-
 @pytest.mark.parametrize("fault", DAYS.values(), ids=DAYS.keys())
+@pytest.mark.parametrize("scenario", [days.the_first_list_comes_through, days.a_watch_goes_on_where_it_was])
 @in_loop
-async def test_the_first_list_comes_through(fault: Fault) -> None:
-    async with watched(fault) as (_, proxy, source):
-        await source.until(CONFIG_MAP, {"a", "b"})
-        # Half a list is never shown.
-        assert all(len(snapshot.objects(CONFIG_MAP)) == 2 for snapshot in source.snapshots)
-        assert proxy.pending == 0
+async def test_a_day(scenario: Callable[[ApiServer, Fault], Awaitable[None]], fault: Fault) -> None:
+    async with FakeApiServer().serving() as server:
+        await scenario(server, fault)
 
 
-@pytest.mark.parametrize("fault", DAYS.values(), ids=DAYS.keys())
+@pytest.mark.parametrize(
+    "scenario",
+    [days.a_server_that_is_gone_changes_nothing_and_costs_no_new_list, days.a_watch_that_falls_silent_is_noticed],
+)
 @in_loop
-async def test_a_watch_goes_on_where_it_was(fault: Fault) -> None:
-    async with watched() as (server, proxy, source):
-        await source.until(CONFIG_MAP, {"a", "b"})
-        proxy.strike(fault)
-        proxy.cut_all()
-        server.objects.put("configmaps", config_map("c"))
-        server.objects.remove("configmaps", "a", "default")
-        await source.until(CONFIG_MAP, {"b", "c"})
-        assert {"b"} <= {ref.name for snapshot in source.snapshots for ref in snapshot.objects(CONFIG_MAP)}
-        assert lists(proxy) == (2 if fault.status == 410 else 1), "a full list only where the version is gone"
-
-
-@in_loop
-async def test_a_server_that_is_gone_changes_nothing_and_costs_no_new_list() -> None:
-    async with watched() as (server, proxy, source):
-        await source.until(CONFIG_MAP, {"a", "b"})
-        shown = len(source.snapshots)
-        proxy.down = True
-        proxy.cut_all()
-        server.objects.put("configmaps", config_map("c"))
-        await poll_async(lambda: "cannot watch ConfigMap" in source.troubles.get("watch ConfigMap", ""))
-        assert len(source.snapshots) == shown
-        proxy.down = False
-        await source.until(CONFIG_MAP, {"a", "b", "c"})
-        assert lists(proxy) == 1
-        await poll_async(lambda: source.troubles["watch ConfigMap"] == "")
+async def test_a_bad_day(scenario: Callable[[ApiServer], Awaitable[None]]) -> None:
+    async with FakeApiServer().serving() as server:
+        await scenario(server)
 
 
 @in_loop
 async def test_a_compacted_history_means_a_new_list_and_keeps_what_is_equal() -> None:
-    async with watched() as (server, proxy, source):
+    async with fake() as (server, proxy, source):
         await source.until(CONFIG_MAP, {"a", "b"})
         kept = source.get(CONFIG_MAP, "b")
         proxy.down = True
@@ -128,7 +69,7 @@ async def test_a_compacted_history_means_a_new_list_and_keeps_what_is_equal() ->
 
 @in_loop
 async def test_bookmarks_keep_a_quiet_watch_from_expiring() -> None:
-    async with watched(bookmarks=0.03) as (server, proxy, source):
+    async with fake(bookmarks=0.03) as (server, proxy, source):
         await source.until(CONFIG_MAP, {"a", "b"})
         for number in range(5):
             server.objects.put("nodes", {"metadata": {"name": f"n{number}"}})
@@ -142,19 +83,8 @@ async def test_bookmarks_keep_a_quiet_watch_from_expiring() -> None:
 
 
 @in_loop
-async def test_a_watch_that_falls_silent_is_noticed() -> None:
-    async with watched(silence=0.3, bookmarks=0.05) as (server, proxy, source):
-        await source.until(CONFIG_MAP, {"a", "b"})
-        proxy.strike(Fault(after=0, then="silence", asked=changes))
-        proxy.cut_all()
-        server.objects.put("configmaps", config_map("c"))
-        await source.until(CONFIG_MAP, {"a", "b", "c"})
-        assert lists(proxy) == 1
-
-
-@in_loop
 async def test_a_server_that_sends_bookmarks_is_not_taken_for_silent() -> None:
-    async with watched(silence=0.4, bookmarks=0.05) as (server, proxy, source):
+    async with fake(silence=0.4, bookmarks=0.05) as (server, proxy, source):
         await source.until(CONFIG_MAP, {"a", "b"})
         seen = len(proxy.lines)
         server.objects.put("configmaps", config_map("c"))
@@ -164,7 +94,7 @@ async def test_a_server_that_sends_bookmarks_is_not_taken_for_silent() -> None:
 
 @in_loop
 async def test_a_store_that_was_restored_to_an_older_state_is_listed_again() -> None:
-    async with watched(silence=0.2, bookmarks=0.05) as (server, proxy, source):
+    async with fake(silence=0.2, bookmarks=0.05) as (server, proxy, source):
         await source.until(CONFIG_MAP, {"a", "b"})
         proxy.down = True
         proxy.cut_all()
@@ -177,7 +107,7 @@ async def test_a_store_that_was_restored_to_an_older_state_is_listed_again() -> 
 @in_loop
 async def test_a_server_that_asks_to_wait_is_left_alone() -> None:
     fault = Fault(status=429, reason="TooManyRequests", retry_after=1)
-    async with watched(fault) as (_, proxy, source):
+    async with fake(fault) as (_, proxy, source):
         await poll_async(lambda: proxy.pending == 0)
         await asyncio.sleep(0.5)
         assert len(proxy.lines) == 1
