@@ -27,11 +27,12 @@ _GRACE_MS: Final = 10_000
 
 
 def began(pid: int) -> str:
-    """Give when a process began, in clock ticks since boot (proc(5)); empty when there is none."""
+    """Give when a process began, in clock ticks since boot (proc(5)); empty when there is none, or it has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+    return "" if words[0] in {"Z", "X"} else words[19]
 
 
 def running() -> dict[str, int]:

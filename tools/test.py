@@ -1,15 +1,20 @@
 """``./dev test``: the checks and every test; what is not an option here goes to pytest.
 
-Here: the stages. Not here: tests.
+Here: the stages, and the build of the control plane beside them. Not here: tests.
 Invariant: the test runner's closing line is the last thing that pytest prints, and a failed stage fails the whole.
+
+The control plane is built at low priority from the start; tests that need it come last and wait for it.
 """
 
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tools.check import check
-from tools.stages import Stages, python
+from tools.stages import ROOT, Stages, python
 
-QUICK = ("-m", "not slow and not lab")
+QUICK = ("-m", "not slow and not lab and not cluster")
 
 
 def main(arguments: list[str]) -> int:
@@ -18,6 +23,25 @@ def main(arguments: list[str]) -> int:
     rest = [argument for argument in arguments if argument != "--quick"]
     chosen = any(not argument.startswith("-") for argument in rest)
     stages = Stages()
+    with building(wanted=not (quick or chosen)):
+        return stages_of(stages, rest, quick=quick, chosen=chosen)
+
+
+@contextmanager
+def building(*, wanted: bool) -> Iterator[None]:
+    """Build the control plane while the body runs; where it is built already, that takes a moment."""
+    if not wanted:
+        yield
+        return
+    with subprocess.Popen(python("-m", "tools.cluster", "build"), cwd=ROOT) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def stages_of(stages: Stages, rest: list[str], *, quick: bool, chosen: bool) -> int:
+    """Run the stages; give the exit code."""
     if not chosen:
         check(stages)
     alone = chosen or any(argument.startswith("-n") for argument in rest)

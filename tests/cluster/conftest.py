@@ -15,11 +15,12 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark these tests; their time limit leaves out the control plane, which may have to be built first."""
+    """Mark these tests and put them last; their time limit leaves out the control plane, which may be built yet."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.cluster)
             item.add_marker(pytest.mark.timeout(120, func_only=True))
+    items.sort(key=lambda item: item.path.is_relative_to(HERE))
 
 
 @pytest.fixture(scope="session")

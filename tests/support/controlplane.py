@@ -98,7 +98,7 @@ def _alone(where: Path, tell: Say) -> Iterator[None]:
 
 def version() -> str:
     """The version of Kubernetes that go.mod names, as v1.36.3."""
-    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    found = re.search(r"\bk8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
     if found is None:
         raise BuildError(f"{MODULE / 'go.mod'}: k8s.io/kubernetes is not required there")
     return found.group(1)
