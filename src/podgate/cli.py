@@ -18,8 +18,14 @@ from podgate.model.options import OptionSpec, SettingsError, did_you_mean, optio
 
 FEATURES: Final = {
     "masquerade": ("podgate.features.masquerade.feature", "decides which Pod traffic leaves with the node's address"),
+    "metadata": ("podgate.features.metadata.feature", "keeps the node's credentials out of Pods' reach"),
 }
 """Feature name to the module that declares it, and its summary (so that --help imports none of them)."""
+
+SERVERS: Final = {
+    "metadata": ("podgate.features.metadata.server.running", "SERVER"),
+}
+"""Features whose ``run`` is a process that must stay small: what declares it, with nothing that other verbs need."""
 
 VERBS: Final = {
     "run": "keep this node as the configuration says, until stopped",
@@ -46,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from podgate.lab import cli as lab  # noqa: PLC0415 - an agent never loads the lab
 
         return lab.main(words[1:])
+    if len(words) > 1 and words[1] == "run" and words[0] in SERVERS and not {"-h", "--help"} & set(words):
+        return _serve(words[0], words[2:])
     parser, chosen = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
     if chosen is None:
@@ -67,9 +75,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     return verbs.perform(arguments.verb, feature, settings, arguments, os.environ)
 
 
+def _serve(name: str, words: Sequence[str]) -> int:
+    """Run a feature that serves connections itself; only what it needs is loaded."""
+    from podgate import servers  # noqa: PLC0415 - as verbs above
+
+    module, attribute = SERVERS[name]
+    server: servers.Server = getattr(importlib.import_module(module), attribute)
+    specs = [spec for spec in options_of(server.settings) if not spec.verbs or "run" in spec.verbs]
+    parser = _Parser(prog=f"podgate {name} run", allow_abbrev=False)
+    for spec in specs:
+        _add_option(parser, spec)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        return _say_unknown(name, "run", unknown, specs)
+    try:
+        settings = settings_from(server.settings, _given(arguments, specs))
+    except SettingsError as error:
+        for problem in error.problems:
+            print(f"podgate {name} run: {problem}", file=sys.stderr)
+        return 2
+    return servers.run(server, settings, os.environ)
+
+
 def _refuse(feature: str, verb: str, unknown: Sequence[str]) -> int:
+    return _say_unknown(feature, verb, unknown, _options(feature, verb))
+
+
+def _say_unknown(feature: str, verb: str, unknown: Sequence[str], specs: Sequence[OptionSpec]) -> int:
     """Say which words mean nothing to a verb, and what was probably meant."""
-    flags = [spec.flag for spec in _options(feature, verb)]
+    flags = [spec.flag for spec in specs]
     for word in unknown:
         guess = did_you_mean(word.partition("=")[0], flags) if word.startswith("-") else ""
         print(f"podgate {feature} {verb}: {word} means nothing here{guess}", file=sys.stderr)

@@ -1,0 +1,125 @@
+"""The ``run`` verb of a feature that serves connections itself, in a process that must stay small.
+
+Here: composing such a feature with the host, without objects of a source: no YAML, no Kubernetes, no HTTP framework.
+Not here: ``run`` of every other feature (verbs.py), any feature by name, command lines (cli.py and the drop-ins).
+Invariant: a test lists what this module and a feature's server load; nothing heavy is among it.
+"""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from podgate.engine.host import Host, Sources, Work
+from podgate.engine.kept import KeptDirectory
+from podgate.engine.single import AlreadyRunningError, answered, only_one
+from podgate.engine.status import Status
+from podgate.joints import Compiled, Inputs, Sample, Step
+from podgate.model.files import FileContent, FileWatch
+from podgate.model.frozen import Frozen
+from podgate.model.problems import Problem
+from podgate.model.snapshot import Snapshot
+from podgate.observe.logs import Log, stderr_log
+from podgate.observe.pages import Listen, Page, parse_listen
+from podgate.sources.constant import Constant
+from podgate.sources.files import FileSource
+from podgate.sources.machine import MachineSource
+
+NODE_VARIABLE = "NODE_NAME"
+
+
+class Server(Protocol):
+    """What a feature declares for ``run`` in a small process. Its settings have ``metrics_addr`` and ``node_name``."""
+
+    name: str
+
+    @property
+    def settings(self) -> type[Frozen]:
+        """Its settings' class."""
+        ...
+
+    def files(self, settings: Any) -> tuple[FileWatch, ...]:
+        """Say which node-local files are needed."""
+        ...
+
+    def compiler(self, settings: Any) -> Callable[[Inputs], Compiled[Any]]:
+        """Give a compiler."""
+        ...
+
+    def steps(self, settings: Any, log: Log) -> tuple[Step[Any, Any, Any], ...]:
+        """Give the steps, those that serve among them."""
+        ...
+
+    def samples(self, states: Any) -> tuple[Sample, ...]:
+        """Give the metrics of what was compiled."""
+        ...
+
+
+class _NothingKept(KeptDirectory):
+    """What a feature keeps that compiles from its files alone."""
+
+    def load(self) -> Mapping[str, bytes]:
+        """Give nothing."""
+        return {}
+
+
+def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
+    """Run until SIGTERM; give the exit code: 1 when a port is taken, or another one runs on this node."""
+    log = stderr_log(environ)
+    node_name = settings.node_name or environ.get(NODE_VARIABLE) or socket.gethostname()
+    steps = server.steps(settings, log)
+    watches = server.files(settings)
+    files = FileSource(watches) if watches else Constant[Mapping[str, FileContent]]({})
+    sources = Sources(Constant(Snapshot()), files, MachineSource(node_name))
+    work = Work(server.compiler(settings), steps, server.samples, lambda _states: {}, _describe)
+    names = [step.name for step in steps]
+    status = Status(server.name, names, log, live=lambda: chain.from_iterable(step.live() for step in steps))
+    log.info("starting", feature=server.name, node=node_name)
+    host = Host(work, sources, _NothingKept(Path(os.devnull)), status)
+    try:
+        with only_one(server.name) as claim, asyncio.Runner(loop_factory=_new_loop()) as runner:
+            code = runner.run(_serve(host, settings.metrics_addr, status, claim))
+    except AlreadyRunningError as error:
+        print(f"podgate {server.name} run: {error}", file=sys.stderr)
+        return 1
+    log.info("stopped")
+    return code
+
+
+def _describe(problem: Problem, inputs: Inputs) -> str:  # noqa: ARG001 - the host's signature
+    """Give a problem as a line; finding the line in the file would load YAML."""
+    return f"{problem.ref}{':' if problem.field else ''}{problem.field}: {problem.message}"
+
+
+def _new_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Give what makes the event loop: uvloop where it is installed, or None for asyncio's own."""
+    try:
+        import uvloop  # noqa: PLC0415 - an extra: asyncio's loop does the same at half the speed
+    except ImportError:
+        return None
+    return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
+
+
+async def _serve(host: Host[Any], metrics_addr: str, status: Status, claim: socket.socket) -> int:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_reader(claim, answered, claim)
+    gc.collect()
+    # What was imported stays for ever: a collection need not walk it again and again.
+    gc.freeze()
+    return await host.run(stop, listen=_pages(metrics_addr, status))
+
+
+def _pages(metrics_addr: str, status: Status) -> dict[Listen, dict[str, Page]]:
+    """Give the pages: metrics on any path that is no other page, as metadata-proxy did it."""
+    if not metrics_addr:
+        return {}
+    pages = {"/healthz": status.healthz, "/readyz": status.readyz, "*": status.metrics}
+    return {parse_listen(metrics_addr): pages}
