@@ -199,7 +199,7 @@ def test_a_key_that_a_target_refuses_fails_clean(rig: Rig, monkeypatch: pytest.M
 
     rig.feature.targets[0].state = {"word": "old"}
     monkeypatch.setattr(rig.feature.targets[0], "apply", refuse)
-    assert rig.perform("clean") == (1, "", "podgate words clean: word: it is in use\n")
+    assert rig.perform("clean") == (1, "", "podgate words clean: first: word: it is in use\n")
 
 
 def test_the_node_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
