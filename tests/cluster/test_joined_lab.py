@@ -106,7 +106,8 @@ def test_a_rolling_update_replaces_every_pod(plane: ControlPlane, joined: TestLa
     joined.apply(ECHO % "one")
     before = {pod["metadata"]["uid"] for pod in echoes(plane)}
     joined.apply(ECHO % "two")
-    pods = poll(lambda: (pods := echoes(plane)) and len(pods) == 2 and pods, timeout=20)
+    poll(lambda: len(echoes(plane)) == 2, timeout=20)
+    pods = echoes(plane)
     assert not before & {pod["metadata"]["uid"] for pod in pods}
     assert {pod["metadata"]["labels"]["version"] for pod in pods} == {"two"}
     poll(lambda: endpoints(plane) == {pod["status"]["podIP"] for pod in pods}, timeout=10)
@@ -138,7 +139,7 @@ def test_a_pod_speaks_to_the_api_with_its_own_account(plane: ControlPlane, joine
         ' -H "Authorization: Bearer $(cat token)"'
         " https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/apis/authentication.k8s.io/v1/selfsubjectreviews"
         " -H 'Content-Type: application/json'"
-        ''' -d '{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}' '''
+        """ -d '{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}' """
     )
     user = json.loads(joined.shell("joined/client", script))["status"]["userInfo"]
     assert user["username"] == "system:serviceaccount:joined:default"
@@ -167,6 +168,17 @@ spec:
     poll(lambda: joined.execute("joined/reader", "cat", "/words/word") == "second")
     joined.run("delete", "-n", "joined", "pod/reader")
     assert plane.get("/api/v1/namespaces/joined/pods/reader")[0] == 404
+
+
+def test_the_api_server_reads_logs_from_the_node(plane: ControlPlane, joined: TestLab) -> None:
+    joined.apply(ECHO % "one")
+    pod = echoes(plane)[0]
+    answer(joined, pod["status"]["podIP"])
+    path = f"/api/v1/namespaces/joined/pods/{pod['metadata']['name']}/log"
+    poll(lambda: b"GET /" in plane.get(path)[1])
+    lines = plane.get(path)[1].decode().splitlines()
+    assert plane.get(f"{path}?tailLines=1")[1].decode().splitlines() == lines[-1:]
+    assert plane.get("/api/v1/namespaces/joined/pods/client/log") == (200, b"")
 
 
 def test_pods_of_other_nodes_are_left_alone(plane: ControlPlane, joined: TestLab) -> None:

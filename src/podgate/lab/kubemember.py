@@ -5,7 +5,9 @@ Invariant: what is lost, is lost with the whole lab: no part ends by itself.
 """
 
 import asyncio
+import shutil
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 
 import msgspec
@@ -17,6 +19,7 @@ from podgate.lab.cluster import Cluster
 from podgate.lab.containers import Installation
 from podgate.lab.kubeaccess import access_of, connection, port_of
 from podgate.lab.kubejoin import Join
+from podgate.lab.kubelogs import AUTHORITY, Logs, authority
 from podgate.lab.kubenodes import Leases, Tokens, facts, node_ref, own_nodes
 from podgate.lab.kuberelay import LOOK_UP, SANDBOX, Entrance, Relay, entrance
 from podgate.lab.kubestore import KubeStore
@@ -42,7 +45,9 @@ class Member:
 
     def __init__(self, joined: Join, places: Places, machine: int, warn: Callable[[str], None]) -> None:
         self._joined, self._machine, self._warn = joined, machine, warn
+        self._places = places
         self._entrance: Entrance | None = None
+        self._logs: Logs | None = None
         watching, sending = (connection(joined, _LIMITS, machine=machine) for _ in range(2))
         self.store = KubeStore(watching, sending, places.name, warn)
 
@@ -52,6 +57,7 @@ class Member:
             async with asyncio.timeout(PATIENCE):
                 await self.store.synced.wait()
                 self._entrance = await self._found()
+                self._logs = await self._log_server()
         except TimeoutError:
             troubles = [trouble for trouble in self.store.troubles.values() if trouble]
             return troubles[0] if troubles else f"the API server did not answer in {PATIENCE:g} s"
@@ -67,6 +73,18 @@ class Member:
             if found is not None:
                 return found
             await asyncio.sleep(_AGAIN)
+
+    async def _log_server(self) -> Logs | None:
+        """Give what serves logs; None where the API server is elsewhere or does not say who its clients are."""
+        if not ip_address(self._joined.address).is_loopback or not shutil.which("openssl"):
+            self._warn("logs are not served to the API server: it is on another machine, or openssl is missing here")
+            return None
+        answer = await self.store.send(AUTHORITY)
+        clients = authority(answer.body) if answer.refused is None else ""
+        if not clients:
+            self._warn("logs are not served to the API server: it does not publish who signs its clients")
+            return None
+        return Logs(self._places, self._machine, clients)
 
     def cluster(self, places: Places, installation: Installation) -> Cluster:
         """Give what runs Pods, set up for a cluster whose controllers live elsewhere. Call ``ready`` first."""
@@ -85,11 +103,14 @@ class Member:
             group.create_task(Leases(self.store, lambda: own_nodes(cluster.objects)).run(), name="leases")
             group.create_task(tokens.run(), name="tokens")
             group.create_task(self._relay(cluster), name="relay")
+            if self._logs is not None:
+                group.create_task(self._logs.run(), name="logs")
+            port = self._logs.port if self._logs else 0
             while True:
                 await cluster.passed()
                 tokens.look()
                 for node in own_nodes(cluster.objects):
-                    self.store.put_status(node_ref(node), facts(node, __version__, 0))
+                    self.store.put_status(node_ref(node), facts(node, __version__, port))
 
     async def _relay(self, cluster: Cluster) -> None:
         if self._entrance is None:

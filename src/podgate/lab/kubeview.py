@@ -21,6 +21,9 @@ OWNER: Final = "lab.podgate.dev/lab"
 
 OWNED: Final = ("Node", "Host")
 
+_NEW: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Taints that a Node has until its controller has seen it ready."""
+
 _ACTED_ON: Final = frozenset({"Node", "Pod", "Host"})
 
 
@@ -183,10 +186,13 @@ def tokens_wanted(objects: Objects) -> frozenset[TokenKey]:
 
 
 def unfinished(objects: Objects) -> tuple[str, ...]:
-    """Say which Deployments and DaemonSets are not yet as they should be, a line each."""
+    """Say which Nodes, Deployments and DaemonSets are not yet as they should be, a line each."""
     lines: list[str] = []
     for ref, obj in objects.items():
         status, spec = obj.get("status") or {}, obj.get("spec") or {}
+        if ref.kind == "Node":
+            lines += [f"{ref}: has the taint {one['key']}" for one in spec.get("taints") or () if one["key"] in _NEW]
+            continue
         if ref.kind == "Deployment":
             want, ready, fresh = spec.get("replicas", 1), "readyReplicas", "updatedReplicas"
             surplus = status.get("replicas", 0) > want
