@@ -108,7 +108,7 @@ def test_the_repositorys_manifest(cluster: TestLab) -> None:
 
     cluster.apply(config("nonMasqueradeCIDRs: []"), wait=False)
     # Without a list even the other node's agent masquerades what arrives for its own Pods, as the old agent did.
-    poll(lambda: peer_sees(cluster).startswith("10.16.2."), SECONDS)
+    poll(lambda: peer_sees(cluster) == "10.140.15.218", SECONDS)
 
     cluster.run("delete", "-n", "kube-system", "configmap/ip-masq-agent")
     poll(lambda: peer_sees(cluster) == POD, SECONDS)
