@@ -156,7 +156,7 @@ class Connection:
             except (aiohttp.ClientError, OSError) as error:
                 raise UnreachableError(f"{self._where(request)}: {_why(error)}") from error
             # A watch that is left is never reused: its rest may not end for minutes.
-            stack.callback(response.close)
+            stack.callback(_leave, response)
             yield Stream(None if refused else response, refused, self._limits)
 
     async def _refused(self, response: aiohttp.ClientResponse) -> Refusal | None:
@@ -203,6 +203,14 @@ class Connection:
 
     def _where(self, request: Request) -> str:
         return f"{self.access.server}: {request.what or request.path}"
+
+
+def _leave(response: aiohttp.ClientResponse) -> None:
+    """Drop a connection at once: closing TLS in order waits for an answer, maybe of a server that is gone."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 def _why(error: Exception) -> str:
