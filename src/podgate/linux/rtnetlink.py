@@ -1,23 +1,39 @@
 """rtnetlink(7): devices, addresses and routes of this network namespace, as plain values.
 
-Here: dumps and their decoding, the groups that tell of changes. Not here: framing (netlink.py), setting anything, and
-what podgate makes of it (sources/machine.py).
+Here: dumps and their decoding, the groups that tell of changes, adding and deleting an address. Not here: framing
+(netlink.py), what podgate makes of it (sources/machine.py, targets/addresses).
 Invariant: a decoder takes what it knows and skips the rest, so an attribute of a newer kernel does no harm.
 """
 
+import errno
 import ipaddress
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from podgate.linux.netlink import Connection, attribute, attribute_list, attributes, string
+from podgate.linux.netlink import (
+    NLM_F_ACK,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    Connection,
+    NetlinkError,
+    attribute,
+    attribute_list,
+    attributes,
+    string,
+)
 
 GROUPS: Final = (1, 5, 7, 9, 11)
 """RTNLGRP_LINK, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE: what ``Listener`` has to join."""
 
+ADDRESS_GROUPS: Final = (5, 9)
+"""RTNLGRP_IPV4_IFADDR and _IPV6_IFADDR alone."""
+SCOPES: Final[dict[Literal["global", "link", "host"], int]] = {"global": 0, "link": 253, "host": 254}
+"""Scopes of addresses by the words of ip(8)."""
+
 _RTM_NEWLINK, _RTM_GETLINK = 16, 18
-_RTM_NEWADDR, _RTM_GETADDR = 20, 22
+_RTM_NEWADDR, _RTM_DELADDR, _RTM_GETADDR = 20, 21, 22
 _RTM_NEWROUTE, _RTM_GETROUTE = 24, 26
 
 _LINK: Final = struct.Struct("=BxHiII")
@@ -38,6 +54,7 @@ _RTN_UNICAST: Final = 1
 _RTM_F_CLONED: Final = 0x200
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPInterface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
 class Link(NamedTuple):
@@ -86,6 +103,30 @@ def routes(connection: Connection) -> list[LinkRoute]:
     """List all IPv4 and IPv6 unicast routes of the main table."""
     found = connection.dump(_RTM_GETROUTE, _ROUTE.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0, 0, 0, 0))
     return [route for one in found if one.kind == _RTM_NEWROUTE for route in _routes(one.body)]
+
+
+def add_address(connection: Connection, device: int, address: IPInterface, scope: int) -> None:
+    """Add an address to a device; one that is there already stays as it is. Raises NetlinkError."""
+    _try(connection, _RTM_NEWADDR, _assigned(device, address, scope), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
+
+
+def delete_address(connection: Connection, device: int, address: IPInterface) -> None:
+    """Delete an address of a device; one that is gone already is no error. Raises NetlinkError."""
+    _try(connection, _RTM_DELADDR, _assigned(device, address, 0), NLM_F_ACK)
+
+
+def _assigned(device: int, address: IPInterface, scope: int) -> bytes:
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    both = b"".join(attribute(kind, address.packed) for kind in (_IFA_LOCAL, _IFA_ADDRESS))
+    return _ADDRESS.pack(family, address.network.prefixlen, 0, scope, device) + both
+
+
+def _try(connection: Connection, kind: int, body: bytes, flags: int) -> None:
+    try:
+        connection.request(kind, body, flags)
+    except NetlinkError as problem:
+        if problem.errno not in (errno.EEXIST, errno.EADDRNOTAVAIL):
+            raise
 
 
 def _link(body: bytes) -> Link:

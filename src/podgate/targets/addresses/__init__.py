@@ -1,0 +1,1 @@
+"""Addresses that podgate adds to a device of the node."""
