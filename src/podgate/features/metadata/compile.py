@@ -5,7 +5,6 @@ Invariant: until policies and Pods are known, and while a policy is broken, ever
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from ipaddress import ip_address
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -13,29 +12,26 @@ import msgspec
 from podgate.features.metadata.assemble import as_problems, filter_of
 from podgate.features.metadata.clients import PodFacts, clients_of
 from podgate.features.metadata.filter import Filter, NamedPolicy
-from podgate.features.metadata.intent import Intent, NodeRules, Redirect, Refusal
+from podgate.features.metadata.intent import Intent
+from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.policy import METADATA_POLICY
-from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings
+from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.spec import Mistake, PolicySpec, from_msgspec, mistakes
 from podgate.joints import Compiled, Inputs
 from podgate.model.documents import parse
 from podgate.model.files import Directory, FileContent, FileWatch, Missing, Present, Unreadable
 from podgate.model.frozen import ObjectRef, file_ref
-from podgate.model.kinds.nodes import NODE, Node
+from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD, Pod
-from podgate.model.machine import Machine
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Absent, Listed
 
 StatesT = TypeVar("StatesT")
 
-READY_LABEL: Final = "cloud.google.com/metadata-proxy-ready"
 FILES: Final = "*.[jy]*"
 """The names that count in a folder of policies: ``.json``, ``.yaml``, ``.yml``."""
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
-_CLOUD_PORTS: Final = ((80, 0), (8080, -1))
-"""The ports that are redirected, and where to, counted from the proxy's own port."""
 
 
 def file_watches(settings: Settings) -> tuple[FileWatch, ...]:
@@ -72,7 +68,7 @@ def intent_of(settings: Settings, inputs: Inputs) -> tuple[Intent, tuple[Problem
     node = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, name))
     policies, problems = _policies(settings, inputs)
     filter_ = _filter(settings, inputs, name, policies, broken=bool(problems))
-    rules = _rules(settings, inputs.machine, node)
+    rules = node_rules(settings, inputs.machine, None if node is None else node.metadata.labels)
     ranges = node.pod_ranges if node is not None else ()
     allowed = tuple(map(str, settings.allowed_networks))
     return Intent(name, filter_, rules, ranges, allowed), problems
@@ -162,34 +158,3 @@ def _spec(value: Any) -> PolicySpec | Mistake:
         return msgspec.convert(value, PolicySpec)
     except msgspec.ValidationError as error:
         return from_msgspec(str(error))
-
-
-def _rules(settings: Settings, machine: Machine, node: Node | None) -> NodeRules:
-    """Give the rules for the time when the proxy listens."""
-    if not settings.firewall:
-        return NodeRules(why="--no-firewall")
-    if (
-        node is not None
-        and settings.cloud.name in ("gce", "v0.1.12")
-        and node.metadata.labels.get(READY_LABEL) != "true"
-    ):
-        return NodeRules(why=f"the Node has no label {READY_LABEL}=true")
-    cloud, port = settings.cloud, settings.listen[1]
-    v4 = [address for address in cloud.addresses if ip_address(address).version == 4]
-    v6 = [address for address in cloud.addresses if ip_address(address).version == 6]
-    redirects = tuple(
-        Redirect(address, number, LOCAL_ADDRESS, port + shift) for address in v4 for number, shift in _CLOUD_PORTS
-    )
-    refusals = (
-        *(Refusal(address, (443,)) for address in v4),
-        *(Refusal(address, (80, 443, 8080)) for address in v6),
-        *(Refusal(address, ports) for address, ports in cloud.closed_ports),
-        Refusal(LOCAL_ADDRESS),
-    )
-    uplinks = (settings.uplink,) if settings.uplink else _uplinks(machine)
-    return NodeRules("open", "", LOCAL_ADDRESS, redirects, refusals, tuple(v4), uplinks)
-
-
-def _uplinks(machine: Machine) -> tuple[str, ...]:
-    """Give the devices of the default routes."""
-    return tuple(sorted({route.interface for route in machine.routes if route.destination.prefixlen == 0}))

@@ -1,0 +1,86 @@
+"""node: the steps that make the node's rules, in their order around the proxy's listening.
+
+Here: which step waits for which. Not here: what the rules say (to_nftables.py, to_iptables.py), the proxy itself.
+Invariant: refusing comes first and waits for nothing; redirecting comes last, after the proxy answered itself.
+
+Connections from before the rules need no look into conntrack: their next packet is forwarded, meets the refusals, and
+gets a reset; the node's own connections are never touched.
+"""
+
+from collections.abc import Callable
+from ipaddress import ip_interface
+from typing import Any, Final, Generic, TypeVar
+
+from podgate.features.metadata.intent import NodeRules
+from podgate.features.metadata.server.trial import Trial, TrialTarget
+from podgate.features.metadata.settings import LOCAL_ADDRESS
+from podgate.features.metadata.to_nftables import REDIRECT_TABLE, TABLE, redirect_table, refusals_table
+from podgate.joints import Step
+from podgate.model.frozen import Frozen
+from podgate.model.machine import Family
+from podgate.targets.addresses.apply import AddressesTarget
+from podgate.targets.addresses.state import Assigned, Place
+from podgate.targets.addresses.state import State as Addresses
+from podgate.targets.nftables.apply import NftablesTarget
+from podgate.targets.nftables.state import State as Table
+
+StatesT = TypeVar("StatesT")
+
+PLACE: Final = Place("lo", ip_interface(f"{LOCAL_ADDRESS}/32"))
+FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
+FIRST: Final = ("nftables/ip", "nftables/ip6")
+BEFORE_LISTENING: Final = (*FIRST, "addresses")
+"""What must be done before a listener opens."""
+TRIAL: Final = "self-request"
+REDIRECT: Final = "nftables/redirect"
+
+
+class NodeSteps(Frozen, Generic[StatesT], frozen=True):
+    """The steps before the listeners', and those after it."""
+
+    before: tuple[Step[StatesT, Any, Any], ...]
+    after: tuple[Step[StatesT, Any, Any], ...]
+
+
+def node_steps(rules_of: Callable[[StatesT], NodeRules], listeners: tuple[str, ...] = ()) -> NodeSteps[StatesT]:
+    """Give the steps.
+
+    Args:
+        rules_of: picks the node's rules out of the feature's states.
+        listeners: the steps that open the listeners; empty in a process that does not listen, as ``plan`` and
+            ``clean``, where no self-request is made.
+    """
+    trial: Step[StatesT, Any, Any] = Step(
+        TRIAL, TrialTarget(), lambda states: trial_of(rules_of(states)), Trial(), after=listeners, in_process=True
+    )
+    redirect: Step[StatesT, Any, Any] = Step(
+        REDIRECT,
+        NftablesTarget("ip", REDIRECT_TABLE),
+        lambda states: redirect_table(rules_of(states)),
+        Table.absent("ip", REDIRECT_TABLE),
+        after=(TRIAL,) if listeners else (),
+    )
+    before = (*(_refusing(rules_of, family) for family in FAMILIES), _address(rules_of))
+    return NodeSteps(before, (trial, redirect) if listeners else (redirect,))
+
+
+def _refusing(rules_of: Callable[[StatesT], NodeRules], family: Family) -> Step[StatesT, Any, Any]:
+    empty = Table.absent(family, TABLE)
+    target = NftablesTarget(family, TABLE)
+    return Step(f"nftables/{family}", target, lambda states: refusals_table(rules_of(states), family), empty)
+
+
+def _address(rules_of: Callable[[StatesT], NodeRules]) -> Step[StatesT, Any, Any]:
+    target = AddressesTarget((PLACE,))
+    return Step("addresses", target, lambda states: addresses_of(rules_of(states)), Addresses(), after=FIRST)
+
+
+def addresses_of(rules: NodeRules) -> Addresses:
+    """Give the address that redirected packets go to, where there are rules."""
+    return Addresses() if rules.phase == "none" else Addresses(frozenset({Assigned(PLACE, "host")}))
+
+
+def trial_of(rules: NodeRules) -> Trial:
+    """Say where the proxy must answer before packets are redirected there."""
+    ports = tuple(sorted({each.to_port for each in rules.redirects}))
+    return Trial(rules.local_address, ports) if ports else Trial()

@@ -1,0 +1,111 @@
+"""A node between a Pod and a cloud's metadata server, for tests of the node's rules in the real kernel.
+
+    pod 10.244.1.2  --  node (the proxy's ports on 169.254.169.252)  --  ext: the cloud, 169.254.169.254, fd20:ce::254
+
+Here: who answers where, and what a client gets to see. Not here: any rule.
+Invariant: each listener says its own name, so that a test sees where a connection ended.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Self
+
+from podgate.linux.namespaces import inside_network
+from tests.support.netns import NetNamespace
+from tests.support.packet_lab import EXT, PacketLab, packet_lab
+
+CLOUD: Final = "169.254.169.254"
+CLOUD6: Final = "fd20:ce::254"
+LOCAL: Final = "169.254.169.252"
+UPLINK: Final = "eth0"
+_SECONDS: Final = 1.0
+
+
+@contextmanager
+def metadata_node() -> Iterator[PacketLab]:
+    """Make the topology, with the cloud answering and without a proxy."""
+    with packet_lab() as lab, contextlib.ExitStack() as stack:
+        for address in (f"{CLOUD}/32", f"{CLOUD6}/128"):
+            lab.ext.run("ip", "addr", "add", address, "dev", "lo")
+        lab.node.run("ip", "route", "add", CLOUD, "via", EXT[4])
+        for address in (CLOUD, CLOUD6):
+            for port in (53, 80, 443, 8080):
+                stack.enter_context(serving(lab.ext, address, port, "cloud"))
+        yield lab
+
+
+@contextmanager
+def serving(namespace: NetNamespace, address: str, port: int, name: str) -> Iterator[None]:
+    """Answer every line on a port with a name, until the end; the port is closed then, with its connections."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with inside_network(namespace.descriptor):
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((address, port))
+    listening.listen()
+    connections: list[socket.socket] = []
+
+    def talk(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while connection.recv(100):
+                connection.sendall(name.encode())
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                connections.append(connection)
+                threading.Thread(target=talk, args=(connection,)).start()
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    try:
+        yield
+    finally:
+        for each in (listening, *connections):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        thread.join()
+
+
+class Asking:
+    """One connection, kept open."""
+
+    def __init__(self, namespace: NetNamespace, address: str, port: int, source: str = "") -> None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with inside_network(namespace.descriptor):
+            self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.settimeout(_SECONDS)
+        if source:
+            self._socket.bind((source, 0))
+        self._to = (address, port)
+        self._is_connected = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def answer(self) -> str:
+        """Give who answers: a name, ``refused`` after a reset, ``silence`` after a second."""
+        try:
+            if not self._is_connected:
+                self._socket.connect(self._to)
+                self._is_connected = True
+            self._socket.sendall(b"who\n")
+            return self._socket.recv(100).decode() or "closed"
+        except TimeoutError:
+            return "silence"
+        except ConnectionError:
+            return "refused"
+
+
+def asked(namespace: NetNamespace, address: str, port: int, source: str = "") -> str:
+    """Give who answers a fresh connection."""
+    with Asking(namespace, address, port, source) as asking:
+        return asking.answer()
