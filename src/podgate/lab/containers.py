@@ -60,6 +60,17 @@ class Installation(Frozen, frozen=True):
         """Whether the objects are in an API server."""
         return not self.objects
 
+    @property
+    def mounts(self) -> tuple[VolumeBind, ...]:
+        """What of the lab every container sees."""
+        programs = VolumeBind(self.bin, BIN, True)
+        return (programs,) if self.joined else (VolumeBind(self.objects, OBJECTS, True), programs)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What tells programs in a container where the objects are."""
+        return {**({} if self.joined else {"PODGATE_SOURCE": OBJECTS}), **self.environment}
+
 
 class VolumePlaces(Frozen, frozen=True):
     """Where each volume lies; those in ``read_only`` are never writable, as kubelets mount them."""
@@ -75,8 +86,7 @@ def base_environment(container: Container, workload: Workload, installation: Ins
         "PATH": f"{BIN}:{posixpath.dirname(installation.python)}:{_SYSTEM_PATH}",
         "HOSTNAME": workload.hostname,
         "HOME": "/root" if root else "/",
-        **({} if installation.joined else {"PODGATE_SOURCE": OBJECTS}),
-        **installation.environment,
+        **installation.variables,
     }
 
 
@@ -119,9 +129,7 @@ def root(
     volumes: VolumePlaces,
 ) -> tuple[Step, ...] | Refused:
     """Give the steps for the container's root."""
-    mounts = [VolumeBind(installation.bin, BIN, True)]
-    if not installation.joined:
-        mounts.insert(0, VolumeBind(installation.objects, OBJECTS, True))
+    mounts = [*installation.mounts]
     for mount in container.volume_mounts or ():
         bind = _bind(mount, volumes, variables)
         if isinstance(bind, Refused):

@@ -310,6 +310,7 @@ async def _serve_joined(places: Places, ready: int, joined: Join, machine: int) 
         if trouble:
             os.write(ready, f"{trouble}\n".encode())
         else:
+            installation = member.installed(installation)
             cluster = member.cluster(places, installation)
             duties = group.create_task(member.attend(cluster))
             await _work(group, cluster, installation, ready, None)

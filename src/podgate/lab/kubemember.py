@@ -86,10 +86,13 @@ class Member:
             return None
         return Logs(self._places, self._machine, clients)
 
+    def installed(self, installation: Installation) -> Installation:
+        """Give what goes into every container: instead of the lab's objects, where the API is. Call ``ready`` first."""
+        around = self._entrance.environment if self._entrance else {}
+        return msgspec.structs.replace(installation, objects="", environment=around)
+
     def cluster(self, places: Places, installation: Installation) -> Cluster:
         """Give what runs Pods, set up for a cluster whose controllers live elsewhere. Call ``ready`` first."""
-        around = self._entrance.environment if self._entrance else {}
-        installation = msgspec.structs.replace(installation, objects="", environment=around)
         outside = (self._entrance.host,) if self._entrance else ()
         return Cluster(
             places, self.store, installation,

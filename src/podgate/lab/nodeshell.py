@@ -8,7 +8,7 @@ Invariant: it sees the files that the node's Pods see under hostPath, at the sam
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from podgate.lab.containers import OBJECTS, Installation, Program
+from podgate.lab.containers import Installation, Program
 from podgate.lab.images import BIN
 from podgate.lab.rootfs import RootRequest, Step, VolumeBind, container_root, hosts_file
 
@@ -17,7 +17,7 @@ def node_program(words: tuple[str, ...], name: str, installation: Installation, 
     """Give the program for a command on a node: root with every right that the lab has."""
     python = Path(installation.python).parent
     path = f"{BIN}:{python}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    base = {"PATH": path, "HOME": "/root", "HOSTNAME": name, "NODE_NAME": name, "PODGATE_SOURCE": OBJECTS}
+    base = {"PATH": path, "HOME": "/root", "HOSTNAME": name, "NODE_NAME": name, **installation.variables}
     return Program(words, base | dict(more))
 
 
@@ -35,7 +35,7 @@ def _disk(folder: Path, shown: str = "") -> Iterator[VolumeBind]:
 
 def node_root(folder: Path, name: str, installation: Installation) -> tuple[Step, ...]:
     """Give the steps for the root; ``folder`` is the node's disk."""
-    mounts = [VolumeBind(installation.objects, OBJECTS, True), VolumeBind(installation.bin, BIN, True), *_disk(folder)]
+    mounts = [*installation.mounts, *_disk(folder)]
     return container_root(
         installation.machine,
         RootRequest(mounts=tuple(mounts), hostname=name, hosts=hosts_file(name, ()), writable_sysctls=True),
