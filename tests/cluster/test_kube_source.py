@@ -1,7 +1,9 @@
 """The source of objects against the real kube-apiserver: what the fake one in tests/sources/kube stands for."""
 
+import shutil
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -153,3 +155,31 @@ async def test_what_is_forbidden_is_absent_until_a_role_allows_it(api: RealApi) 
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "podgate-nobody"}],
         })  # fmt: skip
         await poll_async(lambda: source.names(CONFIG_MAP) == {"a"}, 20)
+
+
+@in_loop
+async def test_a_store_that_was_restored_to_an_older_state_is_listed_again(api: RealApi, tmp_path: Path) -> None:
+    async with watched(api, silence=1.5) as (proxy, source):
+        await source.until(CONFIG_MAP, {"a", "b"})
+        proxy.down = True
+        proxy.cut_all()
+        data, copy = api.plane.folder / "etcd", tmp_path / "etcd"
+        api.plane.stop_part("kube-apiserver", signal.SIGKILL)
+        api.plane.stop_part("etcd", signal.SIGTERM)
+        shutil.copytree(data, copy)
+        for part in ("etcd", "kube-apiserver"):
+            api.plane.start_part(part)
+        for number in range(20):
+            api.put("configmaps", config_map("c", k=str(number)))
+        proxy.down = False
+        await source.until(CONFIG_MAP, {"a", "b", "c"})
+        proxy.down = True
+        proxy.cut_all()
+        api.plane.stop_part("kube-apiserver", signal.SIGKILL)
+        api.plane.stop_part("etcd", signal.SIGTERM)
+        shutil.rmtree(data)
+        shutil.copytree(copy, data)
+        for part in ("etcd", "kube-apiserver"):
+            api.plane.start_part(part)
+        proxy.down = False
+        await poll_async(lambda: source.names(CONFIG_MAP) == {"a", "b"}, 20)
