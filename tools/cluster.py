@@ -55,6 +55,15 @@ def _alone() -> Iterator[None]:
 
 def up() -> int:
     """Start it, or say that it runs; prints the kubeconfig's path."""
+    plane = started()
+    print(f"Kubernetes {version()} at {plane.server}", file=sys.stderr)
+    print(f"nodes for it: podgate lab up --kubeconfig {plane.kubeconfig} DIR", file=sys.stderr)
+    print(plane.kubeconfig)
+    return 0
+
+
+def started() -> ControlPlane:
+    """Give the control plane, started if it does not run."""
     programs = build()
     with _alone():
         plane = ControlPlane(BASE, programs, outlives=True)
@@ -67,10 +76,7 @@ def up() -> int:
                 (BASE / "processes.json").write_text(json.dumps(noted))
         for process in plane.processes.values():
             process.returncode = 0  # They outlive this process on purpose.
-    print(f"Kubernetes {version()} at {plane.server}", file=sys.stderr)
-    print(f"nodes for it: podgate lab up --kubeconfig {plane.kubeconfig} DIR", file=sys.stderr)
-    print(plane.kubeconfig)
-    return 0
+    return plane
 
 
 def end(parts: Mapping[str, int]) -> None:

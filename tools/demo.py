@@ -1,13 +1,18 @@
-"""``./dev demo [FEATURE] [--keep]``: a live walk-through, in a lab on this machine.
+"""``./dev demo [FEATURE] [--cluster] [--keep]``: a live walk-through, in a lab on this machine.
 
-Here: the table of walk-throughs, the lab around them. Not here: the steps (tools/demo_FEATURE.py).
-Invariant: exit 0 only if every step was seen; the lab is taken down unless --keep asks for it.
+Here: the table of walk-throughs, the lab around them, the API server that it may join. Not here: the steps
+(tools/demo_FEATURE.py).
+Invariant: exit 0 only if every step was seen; the lab, and a control plane that was started for it, are taken down
+unless --keep asks for them.
 """
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from tools import demo_masquerade
+from tools import cluster, demo_masquerade
 from tools.walkthrough import StepNotSeenError, Walkthrough
 
 WALKTHROUGHS = {"masquerade": demo_masquerade.walk}
@@ -18,10 +23,31 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev demo", description="A live walk-through in a lab on this machine.")
     parser.add_argument("feature", nargs="?", default="masquerade", choices=sorted(WALKTHROUGHS))
     parser.add_argument("--keep", action="store_true", help="leave the lab up, to look around")
+    parser.add_argument("--cluster", action="store_true", help="on a real Kubernetes API, as ./dev cluster up gives it")
     asked = parser.parse_args(arguments)
-    with Walkthrough(f"demo-{asked.feature}", keep=asked.keep) as walk:
+    with api(wanted=asked.cluster, keep=asked.keep) as kubeconfig:
+        return walked(asked.feature, kubeconfig, keep=asked.keep)
+
+
+@contextmanager
+def api(*, wanted: bool, keep: bool) -> Iterator[Path | None]:
+    """Run a control plane while the body runs, or use the one that runs; gives its kubeconfig."""
+    if not wanted:
+        yield None
+        return
+    ours = not cluster.running()
+    try:
+        yield cluster.started().kubeconfig
+    finally:
+        if ours and not keep:
+            cluster.down()
+
+
+def walked(feature: str, kubeconfig: Path | None, *, keep: bool) -> int:
+    """Walk one; give the exit code."""
+    with Walkthrough(f"demo-{feature}", keep=keep, kubeconfig=kubeconfig) as walk:
         try:
-            WALKTHROUGHS[asked.feature](walk)
+            WALKTHROUGHS[feature](walk)
         except StepNotSeenError as error:
             print(f"\nnot seen: {error}", file=sys.stderr)
             return 1

@@ -30,7 +30,7 @@ while time.monotonic() < until:
 def walk(lab: Walkthrough) -> None:
     """Walk through it."""
     lab.step(1, "a cluster without podgate: the partner sees the Pod's own address")
-    lab.lab("up", "examples/masquerade")
+    lab.up("examples/masquerade")
     lab.seen(f"{PARTNER}'s access log says", POD, asked(lab, "host/partner", PARTNER, "step-1"))
 
     lab.step(2, "podgate, and a list that keeps the cluster's ranges: the partner sees the node")
@@ -40,9 +40,9 @@ def walk(lab: Walkthrough) -> None:
     lab.seen("the log of the Pod on the other node says", POD, asked(lab, "default/peer", PEER, "step-2"))
 
     lab.step(3, "10.70.0.0/16 added to the ConfigMap: the partner sees the Pod again")
-    milliseconds, requests = changed(lab)
+    milliseconds, since, requests = changed(lab)
     lab.seen(f"{PARTNER}'s access log says", POD, asked(lab, "host/partner", PARTNER, "step-3"))
-    print(f"    {milliseconds:.0f} ms from the edit to the first changed request ({requests} requests meanwhile)")
+    print(f"    {milliseconds:.0f} ms from {since} to the first changed request ({requests} requests meanwhile)")
 
     lab.step(4, "the DaemonSet deleted: rules stay until they are cleaned, then nothing is left")
     lab.lab("apply", "-f", "examples/masquerade-config/cluster-ranges.yaml")
@@ -69,15 +69,20 @@ def ruleset(lab: Walkthrough, node: str) -> str:
     return lab.lab("exec", f"node/{node}", "--", "nft", "list", "ruleset", quiet=True).strip()
 
 
-def changed(lab: Walkthrough) -> tuple[float, int]:
-    """Edit the ConfigMap while the Pod asks again and again; give milliseconds to the first request that changed."""
+def changed(lab: Walkthrough) -> tuple[float, str, int]:
+    """Edit the ConfigMap while the Pod asks again and again.
+
+    Gives the milliseconds to the first request that changed, since when they are counted, and how many requests that
+    took.
+    """
     command = [str(PODGATE), "lab", "exec", "--name", lab.name, "web", "--", sys.executable, "-c", PROBE]
     with subprocess.Popen([*command, f"http://{PARTNER}/probe", POD], stdout=subprocess.PIPE, text=True) as probe:
         assert probe.stdout is not None
         probe.stdout.readline()
-        lab.lab("apply", "-f", "examples/masquerade-config/with-partner.yaml")
+        edited, since = lab.edit(
+            "examples/masquerade-config/with-partner.yaml", "configmaps/kube-system/ip-masq-agent.json"
+        )
         words = probe.stdout.readline().split()
     if len(words) != 2:
         lab.seen("the source changed", "yes", "no")
-    edited = lab.written_at("configmaps/kube-system/ip-masq-agent.json")
-    return (float(words[0]) - edited) * 1000, int(words[1])
+    return (float(words[0]) - edited) * 1000, since, int(words[1])

@@ -26,11 +26,12 @@ class StepNotSeenError(Exception):
 
 
 class Walkthrough:
-    """A lab for the time of a walk-through."""
+    """A lab for the time of a walk-through; with a kubeconfig it joins that cluster."""
 
-    def __init__(self, name: str, *, keep: bool) -> None:
+    def __init__(self, name: str, *, keep: bool, kubeconfig: Path | None = None) -> None:
         self.name = name
         self._keep = keep
+        self._kubeconfig = kubeconfig
 
     def __enter__(self) -> Self:
         """Make room: a lab that an earlier walk-through kept is taken down."""
@@ -61,6 +62,11 @@ class Walkthrough:
             raise StepNotSeenError(f"{what}: expected {expected}, got {actual}")
         print(f"    {_GREEN}{what}: {actual}{_PLAIN}", flush=True)
 
+    def up(self, *paths: str) -> None:
+        """Start the lab."""
+        joined = ["--kubeconfig", str(self._kubeconfig)] if self._kubeconfig else []
+        self.lab("up", *joined, *paths)
+
     def lab(self, verb: str, *arguments: str, quiet: bool = False) -> str:
         """Run a verb of the lab as a user would; give what it printed."""
         command = [str(PODGATE), "lab", verb, "--name", self.name, *arguments]
@@ -73,9 +79,17 @@ class Walkthrough:
             )
         return done.stdout
 
-    def written_at(self, object_path: str) -> float:
-        """Give the time at which an object was last written: when an API server would have taken the edit."""
-        return (places(self.name).state / "objects" / object_path).stat().st_mtime
+    def edit(self, file: str, object_path: str) -> tuple[float, str]:
+        """Apply a file; give when that took effect, and what moment that is.
+
+        Of a lab's own object that is when it was written, as an API server would take the edit. When a real one took
+        it, nobody outside knows, so there it is when the command began.
+        """
+        began = time.time()
+        self.lab("apply", "-f", file)
+        if self._kubeconfig:
+            return began, "the start of that command"
+        return (places(self.name).state / "objects" / object_path).stat().st_mtime, "the edit"
 
     def get(self, *arguments: str) -> Any:
         """Get objects as values."""
