@@ -42,6 +42,7 @@ class Settings(Frozen, frozen=True):
     audit: Annotated[
         bool, Option("forward what would be denied, and only log and count it", verbs=("run", "explain"))
     ] = False
+    log_requests: Annotated[bool, Option("write a log line for each request", verbs=("run",))] = True
     firewall: Annotated[bool, Option("make the node's rules; without them nothing is redirected here")] = True
     backend: Annotated[Literal["nftables", "iptables"], Option("what the rules are written to")] = "nftables"
     upstream: Annotated[

@@ -36,7 +36,7 @@ class Client(asyncio.BufferedProtocol):
     Attributes:
         source: the client's address.
         decision: on the request whose turn it is; None between requests.
-        deadline: when it is given up; seconds of the loop's clock.
+        deadline: when it is given up; seconds of the monotonic clock.
         began: when the request whose turn it is began.
         since: when the last request ended, or the connection began.
         connecting: opens a connection to the upstream for it.
@@ -294,11 +294,11 @@ class Client(asyncio.BufferedProtocol):
         decision = self.decision
         assert decision is not None  # noqa: S101 - there was an answer
         self.decision = self._upstream = None
-        self._proxy.answered(decision, self, status, self._time() - self.began)
+        self.since = self._time()
+        self._proxy.answered(decision, self, status, self.since - self.began)
         if self._closes or self._body_left or self._proxy.is_stopping:
             self._linger()
             return
-        self.since = self._proxy.now
         self.deadline = self._proxy.now + (self._proxy.limits.taking if self._is_full else self._proxy.limits.idle)
         if self._pending or self._is_paused:
             self._pump()

@@ -45,9 +45,9 @@ class Limits(Frozen, frozen=True):
     """
 
     connections: int = 2048
-    per_source: int = 1024
+    per_source: int = 1536
     upstreams: int = 512
-    idle_upstreams: int = 64
+    idle_upstreams: int = 256
     idle: float = 60.0
     head: float = 10.0
     answer: float = 60.0

@@ -7,6 +7,7 @@ answer all the same, and the oldest long poll makes room for it.
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -128,7 +129,7 @@ class Pool:
             upstream.transport.close()
             return
         upstream.resume()
-        upstream.since = asyncio.get_running_loop().time()
+        upstream.since = time.monotonic()
         self._idle.append(upstream)
 
     def sweep(self, now: float) -> None:

@@ -32,7 +32,7 @@ class Upstream(asyncio.BufferedProtocol):
     Attributes:
         name: our end, as (address, port): what a client's end must never be.
         ticket: what the pool counted it by while it was being opened.
-        since: when it was last put into the pool; seconds of the loop's clock.
+        since: when it was last put into the pool; seconds of the monotonic clock.
         is_used: an earlier request was answered on it, so the server may be about to close it.
         got: bytes of an answer have come since the request was sent.
     """
