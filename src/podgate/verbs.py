@@ -176,10 +176,12 @@ async def _clean(feature: AnyFeature, settings: Any) -> Answered:
                 failures.append(f"{step.name}: {error}")
         if failures:
             raise ApplyError("\n".join(failures))
-        forgot = _forget(settings.state_dir)
+        # A feature that keeps nothing has no such option.
+        state_dir = getattr(settings, "state_dir", "")
+        forgot = bool(state_dir) and _forget(state_dir)
     rows = [{"step": name, "removed": str(plan) if plan else ""} for name, plan in plans]
     lines = [f"{row['step']}: {row['removed']}" for row in rows if row["removed"]]
-    lines += [f"{settings.state_dir}: removed what was kept there"] if forgot else []
+    lines += [f"{state_dir}: removed what was kept there"] if forgot else []
     return Answered("\n".join(lines) or "nothing of ours was there", {"steps": rows, "kept_removed": forgot})
 
 

@@ -28,8 +28,8 @@ _SECONDS: Final = 1.0
 def metadata_node() -> Iterator[PacketLab]:
     """Make the topology, with the cloud answering and without a proxy."""
     with packet_lab() as lab, contextlib.ExitStack() as stack:
-        for address in (f"{CLOUD}/32", f"{CLOUD6}/128"):
-            lab.ext.run("ip", "addr", "add", address, "dev", "lo")
+        lab.ext.run("ip", "addr", "add", f"{CLOUD}/32", "dev", "lo")
+        lab.ext.run("ip", "addr", "add", f"{CLOUD6}/128", "dev", "lo", "nodad")
         lab.node.run("ip", "route", "add", CLOUD, "via", EXT[4])
         for address in (CLOUD, CLOUD6):
             for port in (53, 80, 443, 8080):
@@ -44,8 +44,12 @@ def serving(namespace: NetNamespace, address: str, port: int, name: str) -> Iter
     with inside_network(namespace.descriptor):
         listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((address, port))
-    listening.listen()
+    try:
+        listening.bind((address, port))
+        listening.listen()
+    except OSError:
+        listening.close()
+        raise
     connections: list[socket.socket] = []
 
     def talk(connection: socket.socket) -> None:

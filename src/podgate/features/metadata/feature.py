@@ -15,8 +15,9 @@ from podgate.features.metadata.clients import source_text
 from podgate.features.metadata.compile import Compiler, file_watches
 from podgate.features.metadata.explain import Question, answer_json, answer_text, explain_all
 from podgate.features.metadata.filter import Decider
-from podgate.features.metadata.intent import Intent, rule_lines
+from podgate.features.metadata.intent import Intent, NodeRules, rule_lines
 from podgate.features.metadata.policy import METADATA_POLICY
+from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.settings import Settings
 from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Step
 from podgate.model.files import FileWatch
@@ -47,9 +48,10 @@ class Metadata:
         """Give the compiler."""
         return Compiler(settings, lambda intent: intent)
 
-    def steps(self, settings: Settings) -> tuple[Step[Intent, Any, Any], ...]:  # noqa: ARG002 - none of its own
-        """Write nothing but the node's rules."""
-        return ()
+    def steps(self, settings: Settings) -> tuple[Step[Intent, Any, Any], ...]:  # noqa: ARG002 - what is wanted differs
+        """Write the node's rules alone; with --no-firewall too, so that those of an earlier run can be removed."""
+        node = node_steps(_rules)
+        return (*node.after, *node.before)
 
     def samples(self, states: Intent) -> tuple[Sample, ...]:
         """Count the policies and the clients that are known."""
@@ -108,6 +110,10 @@ class Metadata:
 
 
 FEATURE = Metadata()
+
+
+def _rules(states: Intent) -> NodeRules:
+    return states.rules
 
 
 def _finding_json(problem: Problem, look: Look) -> dict[str, str]:

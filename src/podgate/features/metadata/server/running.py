@@ -13,13 +13,17 @@ from msgspec.structs import replace
 
 from podgate.features.metadata.assemble import from_json_files
 from podgate.features.metadata.filter import Filter
+from podgate.features.metadata.intent import NodeRules
+from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.server.exposure import Exposure
+from podgate.features.metadata.server.node import BEFORE_LISTENING, node_steps
 from podgate.features.metadata.server.pool import Address
-from podgate.features.metadata.server.proxy import Proxy, Setup, journal_for
+from podgate.features.metadata.server.proxy import Proxy, Setup, journal_for, no_journal
 from podgate.features.metadata.settings import Settings
 from podgate.joints import Compiled, Inputs, Sample, Step
 from podgate.model.files import Directory, FileContent, FileWatch, Missing, Present, Unreadable
 from podgate.model.frozen import Frozen, file_ref
+from podgate.model.machine import Machine
 from podgate.model.problems import Problem, problems_by_object
 from podgate.observe.logs import Log
 from podgate.targets.cell.apply import Cell, CellTarget
@@ -33,10 +37,11 @@ FILES = "*.[jy]*"
 
 
 class States(Frozen, frozen=True):
-    """What the proxy's process wants: a filter to decide with, and where to listen."""
+    """What the proxy's process wants: a filter to decide with, where to listen, and the node's rules around it."""
 
     policy: Held
     listeners: Listening
+    rules: NodeRules = NodeRules()
 
 
 class Server:
@@ -51,28 +56,32 @@ class Server:
 
     def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[States]]:
         """Give the compiler."""
-        return lambda inputs: compile_states(settings, inputs.files)
+        return lambda inputs: compile_states(settings, inputs.files, inputs.machine)
 
     def steps(self, settings: Settings, log: Log) -> tuple[Step[States, Any, Any], ...]:
-        """Swap the policy, then listen: nobody is answered by a proxy without a policy."""
+        """Refuse, swap the policy, listen, redirect: nobody is answered by a proxy without a policy."""
         cell = Cell()
         host, port = settings.upstream_address
         exposure = Exposure(frozenset(settings.cloud.addresses), settings.allowed_networks)
         setup = Setup(Address(str(host), port), exposure, token_hops=settings.token_hop_limit)
-        proxy = Proxy(setup, cell, log, journal_for(log, time.time))
+        journal = journal_for(log, time.time) if settings.log_requests else no_journal
+        proxy = Proxy(setup, cell, log, journal)
         protocols = {"proxy": proxy.serve, "closed": proxy.serve_closed}
-        return (
-            Step("policy", CellTarget(cell), lambda states: states.policy, Held(), in_process=True),
-            Step(
-                "listeners",
-                ListenersTarget(protocols, proxy.life),
-                lambda states: states.listeners,
-                Listening(),
-                after=("policy",),
-                in_process=True,
-                live=lambda: proxy.refresh().samples(),
-            ),
+        policy: Step[States, Any, Any] = Step(
+            "policy", CellTarget(cell), lambda states: states.policy, Held(), in_process=True
         )
+        # A node whose rules others make needs no right to touch any.
+        node = node_steps(_rules, ("listeners",)) if settings.firewall else None
+        listeners: Step[States, Any, Any] = Step(
+            "listeners",
+            ListenersTarget(protocols, proxy.life),
+            lambda states: states.listeners,
+            Listening(),
+            after=("policy", *BEFORE_LISTENING) if node else ("policy",),
+            in_process=True,
+            live=lambda: proxy.refresh().samples(),
+        )
+        return (*node.before, policy, listeners, *node.after) if node else (policy, listeners)
 
     def samples(self, states: States) -> tuple[Sample, ...]:
         """Count the policies."""
@@ -83,8 +92,13 @@ class Server:
 SERVER = Server()
 
 
-def compile_states(settings: Settings, files: Mapping[str, FileContent]) -> Compiled[States]:
-    """Compile settings and policy files."""
+_NO_MACHINE = Machine()
+
+
+def compile_states(
+    settings: Settings, files: Mapping[str, FileContent], machine: Machine = _NO_MACHINE
+) -> Compiled[States]:
+    """Compile settings, policy files and the node's machine."""
     good, problems = [], []
     for path, content in _policy_files(settings, files):
         if isinstance(content, Present):
@@ -96,20 +110,25 @@ def compile_states(settings: Settings, files: Mapping[str, FileContent]) -> Comp
     if problems and not filter_.strictest:
         filter_ = _strict(filter_)
     degraded = "a policy cannot be used: everybody gets the strictest rules" if filter_.strictest else ""
-    return Compiled(_states(settings, filter_), problems_by_object(problems), degraded=degraded)
+    return Compiled(_states(settings, filter_, machine), problems_by_object(problems), degraded=degraded)
 
 
 def _strict(filter_: Filter) -> Filter:
     return replace(filter_, strictest=True)
 
 
-def _states(settings: Settings, filter_: Filter) -> States:
+def _rules(states: States) -> NodeRules:
+    return states.rules
+
+
+def _states(settings: Settings, filter_: Filter, machine: Machine) -> States:
     address, port = settings.listen
     endpoints = {Endpoint(str(address), port, "proxy")}
     if settings.firewall:
         # Redirected from 8080, which the old rules sent to a port where nobody listened.
         endpoints.add(Endpoint(str(address), port - 1, "closed"))
-    return States(Held(filter_, shown(filter_)), Listening(frozenset(endpoints)))
+    rules = node_rules(settings, machine)
+    return States(Held(filter_, shown(filter_)), Listening(frozenset(endpoints)), rules)
 
 
 def shown(filter_: Filter) -> str:

@@ -1,0 +1,146 @@
+"""``podgate metadata run`` with the node's rules: what a Pod reaches at each moment, in the real kernel."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from podgate.linux.namespaces import inside_network
+from tests.support.agent import Ended, podgate
+from tests.support.metadata_node import CLOUD, CLOUD6, LOCAL, Asking, asked, metadata_node, serving
+from tests.support.netns import NetNamespace
+from tests.support.packet_lab import PacketLab
+from tests.support.poll import poll
+
+pytestmark = pytest.mark.kernel
+
+PODGATE = "HTTP/1.1 400"
+"""What the proxy says to a line that is no HTTP; the cloud of these tests says "cloud"."""
+RUN = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "podgate.cli", "metadata", "run")
+
+
+@pytest.fixture
+def lab() -> Iterator[PacketLab]:
+    with metadata_node() as made:
+        yield made
+
+
+@contextmanager
+def proxy(node: NetNamespace, log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    with inside_network(node.descriptor), log.open("ab") as output:
+        process = subprocess.Popen([*RUN, "--node-name", "node-1", *words], stdout=output, stderr=output, cwd="/")
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+
+
+def is_served(lab: PacketLab) -> bool:
+    return asked(lab.pod, CLOUD, 80).startswith(PODGATE)
+
+
+def metadata(lab: PacketLab, verb: str) -> Ended:
+    return podgate("metadata", verb, namespace=lab.node)
+
+
+def test_a_pod_is_refused_and_then_served_and_never_gets_through(lab: PacketLab, tmp_path: Path) -> None:
+    seen = [asked(lab.pod, CLOUD, 80)]
+
+    def served() -> bool:
+        answer = asked(lab.pod, CLOUD, 80)[: len(PODGATE)]
+        if seen[-1] != answer:
+            seen.append(answer)
+        return seen[-1] == PODGATE
+
+    with proxy(lab.node, tmp_path / "log"):
+        poll(served, 10)
+        assert seen in (["cloud", "refused", PODGATE], ["cloud", PODGATE])
+        assert [asked(lab.pod, CLOUD, 443), asked(lab.pod, CLOUD6, 80)] == ["refused", "refused"]
+        assert asked(lab.pod, CLOUD, 8080).startswith("HTTP/1.1 4")
+        assert asked(lab.node, CLOUD, 80) == "cloud"
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_without_the_proxy_pods_are_refused_also_when_it_starts_again(lab: PacketLab, tmp_path: Path, how: str) -> None:
+    with proxy(lab.node, tmp_path / "log") as process:
+        poll(lambda: is_served(lab), 10)
+        process.kill() if how == "killed" else process.terminate()
+        assert process.wait(10) == (-9 if how == "killed" else 0)
+        assert asked(lab.pod, CLOUD, 80) == "refused"
+        assert asked(lab.node, CLOUD, 80) == "cloud"
+    seen = set()
+
+    def again() -> bool:
+        seen.add(asked(lab.pod, CLOUD, 80)[: len(PODGATE)])
+        return PODGATE in seen
+
+    with proxy(lab.node, tmp_path / "log"):
+        poll(again, 10)
+    assert seen <= {"refused", PODGATE}
+
+
+def test_while_the_port_is_taken_pods_are_refused_and_the_program_ends(lab: PacketLab, tmp_path: Path) -> None:
+    with serving(lab.node, "0.0.0.0", 988, "somebody else"), proxy(lab.node, tmp_path / "log") as process:
+        assert process.wait(10) == 1
+        assert "port 988 is in use by" in (tmp_path / "log").read_text()
+        assert asked(lab.pod, CLOUD, 80) == "refused"
+
+
+def test_a_connection_from_before_is_cut(lab: PacketLab, tmp_path: Path) -> None:
+    with Asking(lab.pod, CLOUD, 80) as pods, Asking(lab.node, CLOUD, 80) as nodes:
+        assert [pods.answer(), nodes.answer()] == ["cloud", "cloud"]
+        with proxy(lab.node, tmp_path / "log"):
+            poll(lambda: is_served(lab), 10)
+            assert [pods.answer(), nodes.answer()] == ["refused", "cloud"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("nft", "delete", "table", "ip", "podgate-metadata"),
+        ("nft", "flush", "chain", "ip", "podgate-metadata-redirect", "prerouting"),
+        ("nft", "flush", "ruleset"),
+        ("ip", "addr", "del", f"{LOCAL}/32", "dev", "lo"),
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)
+def test_rules_that_others_change_are_healed(lab: PacketLab, tmp_path: Path, damage: tuple[str, ...]) -> None:
+    with proxy(lab.node, tmp_path / "log"):
+        poll(lambda: is_served(lab), 10)
+        lab.node.run(*damage)
+        poll(lambda: is_served(lab) and metadata(lab, "plan").code == 0, 10)
+        assert asked(lab.pod, CLOUD, 443) == "refused"
+
+
+def test_plan_and_clean(lab: PacketLab, tmp_path: Path) -> None:
+    assert metadata(lab, "plan").code == 1
+    with proxy(lab.node, tmp_path / "log"):
+        poll(lambda: is_served(lab), 10)
+        assert metadata(lab, "plan").out == "no difference\n"
+        assert metadata(lab, "clean").code == 1
+    cleaned = metadata(lab, "clean")
+    assert cleaned.code == 0, cleaned.err
+    assert "table ip podgate-metadata" in cleaned.out
+    assert lab.node.run("nft", "list", "ruleset") == ""
+    assert LOCAL not in lab.node.run("ip", "addr", "show", "dev", "lo")
+    assert asked(lab.pod, CLOUD, 80) == "cloud"
+    assert metadata(lab, "clean").out == "nothing of ours was there\n"
+
+
+def test_no_firewall_makes_no_rule_and_needs_no_privilege(lab: PacketLab, tmp_path: Path) -> None:
+    words = ("--no-firewall", "--addr", "127.0.0.1:988")
+    with proxy(lab.node, tmp_path / "log", *words):
+        poll(lambda: asked(lab.node, "127.0.0.1", 988).startswith(PODGATE), 10)
+        assert lab.node.run("nft", "list", "ruleset") == ""
+        assert asked(lab.pod, CLOUD, 80) == "cloud"
+
+
+def test_the_uplink_may_be_named(lab: PacketLab, tmp_path: Path) -> None:
+    with proxy(lab.node, tmp_path / "log", "--uplink", "pod0"):
+        poll(lambda: "podgate-metadata-redirect" in lab.node.run("nft", "list", "tables"), 10)
+        assert asked(lab.pod, CLOUD, 80) == "cloud"
