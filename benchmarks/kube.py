@@ -1,6 +1,7 @@
 """``./dev bench kube [--quick]``: what it costs to list and follow 60,000 objects of a Kubernetes API.
 
-Here: a fake API server in a process of its own, a client in another, the table. Not here: the real kube-apiserver.
+Here: a fake API server in a process of its own, a client in another, the table. Not here: figures of
+the real kube-apiserver, unless it is asked for (--real).
 Invariant: the client's CPU time and memory are its own: it is a fresh process that does nothing else, and garbage
 collection is as in an agent.
 """
@@ -10,119 +11,36 @@ import asyncio
 import gc
 import json
 import resource
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from benchmarks.figures.kube_objects import KINDS, SERVICE, SLICE, Obj, endpoint_slice, service
 from benchmarks.support import Row, counters, cpus, machine, memory_kb, milliseconds, percentile, pinned, say, table
 from podgate.kubeapi.access import Access
 from podgate.kubeapi.connection import Connection
+from podgate.kubeapi.credentials import load_kubeconfig
 from podgate.kubeapi.frames import Decoder, Lines
+from podgate.kubeapi.requests import create
 from podgate.linux.processes import die_with_parent
 from podgate.model.frozen import ObjectRef
-from podgate.model.kinds.meta import ApiStruct, ObjectMeta
-from podgate.model.snapshot import Kind, Snapshot, Watch
+from podgate.model.snapshot import Snapshot, Watch
 from podgate.sources.kube.source import KubeSource
+from tests.support.cluster import ControlPlane
+from tests.support.controlplane import build
 from tests.support.fake_apiserver import FakeApiServer
-from tests.support.fake_objects import Change, Obj
+from tests.support.fake_objects import Change
 
 EACH: Final = 30_000
 EDITS: Final = 400
-
-
-class Port(ApiStruct, frozen=True, rename="camel", gc=False):
-    """A port of a Service or an EndpointSlice."""
-
-    name: str = ""
-    port: int = 0
-    protocol: str = "TCP"
-    node_port: int = 0
-
-
-class ServiceSpec(ApiStruct, frozen=True, rename="camel", gc=False):
-    """What a service proxy reads of a Service."""
-
-    type: str = "ClusterIP"
-    cluster_ips: tuple[str, ...] = ()
-    ports: tuple[Port, ...] = ()
-    session_affinity: str = "None"
-
-
-class Service(ApiStruct, frozen=True, rename="camel", gc=False):
-    """A Service."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ServiceSpec = ServiceSpec()
-
-
-class Endpoint(ApiStruct, frozen=True, rename="camel", gc=False):
-    """One endpoint of a slice."""
-
-    addresses: tuple[str, ...] = ()
-    node_name: str = ""
-
-
-class EndpointSlice(ApiStruct, frozen=True, rename="camel", gc=False):
-    """An EndpointSlice."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    address_type: str = ""
-    endpoints: tuple[Endpoint, ...] = ()
-    ports: tuple[Port, ...] = ()
-
-
-SERVICE: Final[Kind[Service]] = Kind("", "v1", "Service", "services", True, Service)
-SLICE: Final[Kind[EndpointSlice]] = Kind(
-    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, EndpointSlice
-)
-
-
-def managed(manager: str, *fields: str) -> list[Obj]:
-    """Give ``managedFields`` as a server sends them along: about a third of an object."""
-    tree: Obj = {f"f:{field}": {".": {}, "f:x": {}} for field in fields}
-    return [{"manager": manager, "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
-             "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": tree}, "f:spec": tree}}]  # fmt: skip
-
-
-def service(number: int, version: int) -> Obj:
-    """Give a Service about as large as they are in clusters."""
-    address = f"10.{number >> 14}.{number >> 7 & 127}.{number & 127}"
-    name = f"service-{number}"
-    metadata = {"name": name, "namespace": f"ns-{number % 300}", "uid": f"0f3c1a52-7d2e-4b7e-9c1d-{number:012d}",
-                "resourceVersion": str(version), "creationTimestamp": "2026-01-01T00:00:00Z",
-                "labels": {"app": name, "app.kubernetes.io/managed-by": "Helm"},
-                "managedFields": managed("helm", "ports", "selector", "type", "sessionAffinity", "ip")}  # fmt: skip
-    ports = [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]
-    spec = {"ports": ports, "selector": {"app": name}, "clusterIP": address, "clusterIPs": [address],
-            "type": "ClusterIP", "sessionAffinity": "None", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
-            "internalTrafficPolicy": "Cluster"}  # fmt: skip
-    return {"kind": "Service", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}
-
-
-def endpoint_slice(number: int, version: int, node: int = 0) -> Obj:
-    """Give the slice of that Service, with three endpoints."""
-    metadata = {"name": f"service-{number}-x7k2p", "namespace": f"ns-{number % 300}",
-                "generateName": f"service-{number}-", "uid": f"1f3c1a52-7d2e-4b7e-9c1d-{number:012d}",
-                "resourceVersion": str(version), "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z",
-                "labels": {"kubernetes.io/service-name": f"service-{number}",
-                           "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"},
-                "managedFields": managed("kube-controller-manager", "endpoints", "ports", "addressType")}  # fmt: skip
-    endpoints = [
-        {"addresses": [f"10.1{each}.{number >> 8 & 255}.{number & 255}"],
-         "nodeName": f"node-{(number + each + node) % 500}",
-         "conditions": {"ready": True, "serving": True, "terminating": False},
-         "targetRef": {"kind": "Pod", "namespace": f"ns-{number % 300}", "name": f"service-{number}-5c9d-{each}",
-                       "uid": f"2f3c1a52-7d2e-4b7e-9c1d-{number:012d}"}}
-        for each in range(3)
-    ]  # fmt: skip
-    return {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": metadata, "addressType": "IPv4",
-            "endpoints": endpoints, "ports": [{"name": "http", "protocol": "TCP", "port": 8080}]}  # fmt: skip
 
 
 # The server's process.
@@ -157,6 +75,55 @@ async def serve(each: int, streaming: str) -> None:
         await asyncio.get_running_loop().create_future()
 
 
+# The real server.
+
+
+async def fill(kubeconfig: str, each: int) -> None:
+    """Make the objects in a real API, and the namespaces that they are in. Those that are there stay."""
+    async with Connection(load_kubeconfig(kubeconfig)) as connection:
+        namespaces = (("Namespace", {"metadata": {"name": f"ns-{number}"}}) for number in range(300))
+        objects = (made for number in range(each) for made in _pair(number))
+
+        async def work(left: Iterator[tuple[str, Obj]]) -> None:
+            for kind, obj in left:
+                metadata = {
+                    key: obj["metadata"][key] for key in ("name", "namespace", "labels") if key in obj["metadata"]
+                }
+                ref = ObjectRef(kind, metadata["name"], metadata.get("namespace", ""))
+                answer = await connection.send(create(KINDS[kind], ref, {**obj, "metadata": metadata}, "bench"))
+                if answer.refused and answer.refused.code != 409:
+                    raise RuntimeError(f"{ref}: {answer.refused}")
+
+        for left in (namespaces, objects):
+            async with asyncio.TaskGroup() as group:
+                for _ in range(16):
+                    group.create_task(work(left))
+
+
+def _pair(number: int) -> Iterator[tuple[str, Obj]]:
+    obj = service(number, 0)
+    # The server chooses addresses out of a range of its own.
+    obj["spec"] = {key: value for key, value in obj["spec"].items() if key not in ("clusterIP", "clusterIPs")}
+    yield "Service", obj
+    yield "EndpointSlice", endpoint_slice(number, 0)
+
+
+def real(each: int, runs: int) -> list[Row]:
+    """Measure a list of the real kube-apiserver, beside its own time."""
+    folder = Path(tempfile.mkdtemp(prefix="podgate-bench-"))
+    plane = ControlPlane(folder, build())
+    try:
+        for part in ("etcd", "kube-apiserver"):
+            plane.start_part(part)
+        say(f"making {2 * each} objects")
+        asyncio.run(fill(str(plane.kubeconfig), each))
+        server = plane.processes["kube-apiserver"].pid
+        return _listing(str(plane.kubeconfig), server, "real, streamed", each, runs, cpus()[1])
+    finally:
+        plane.stop()
+        shutil.rmtree(folder)
+
+
 # The client's process.
 
 
@@ -176,7 +143,8 @@ def rss() -> int:
 
 async def list_all(url: str, each: int, *, edits: bool) -> None:
     """List, say what it cost, then follow the edits, and say that."""
-    source = KubeSource(Connection(Access(url)), (Watch(SERVICE), Watch(SLICE)))
+    access = load_kubeconfig(url) if url.startswith("/") else Access(url)
+    source = KubeSource(Connection(access), (Watch(SERVICE), Watch(SLICE)))
     base, before, started, given = rss(), cpu(), time.perf_counter(), 0
     at = before
     said: dict[str, Any] = {}
@@ -279,18 +247,22 @@ def client(url: str, each: int, *, edits: bool, cpu_number: int) -> subprocess.P
 
 def listing(each: int, streaming: str, what: str, runs: int) -> list[Row]:
     """Measure a list, several times, against one server."""
-    ours, theirs, walls, found = [], [], [], {}
     theirs_cpu, mine_cpu = cpus()
     with served(each, streaming, theirs_cpu) as server:
-        for _ in range(runs):
-            before = counters(server.pid).running
-            found = json.loads(client(server.url, each, edits=False, cpu_number=mine_cpu).communicate(timeout=120)[0])
-            ours.append(found["cpu"])
-            theirs.append(counters(server.pid).running - before)
-            walls.append(found["wall"])
-        memory = memory_kb(server.pid)[0] >> 10
+        return _listing(server.url, server.pid, what, each, runs, mine_cpu)
+
+
+def _listing(url: str, server: int, what: str, each: int, runs: int, cpu_number: int) -> list[Row]:  # noqa: PLR0917
+    ours, theirs, walls, found = [], [], [], {}
+    for _ in range(runs):
+        before = counters(server).running
+        found = json.loads(client(url, each, edits=False, cpu_number=cpu_number).communicate(timeout=120)[0])
+        ours.append(found["cpu"])
+        theirs.append(counters(server).running - before)
+        walls.append(found["wall"])
+    memory = memory_kb(server)[0] >> 10
     spread = f"{min(ours):.2f} - {max(ours):.2f} s"
-    beside = f"the fake server's own: {statistics.median(theirs):.2f} s, {memory} MiB"
+    beside = f"the server's own: {statistics.median(theirs):.2f} s, {memory} MiB"
     return [
         Row(f"{found['objects']} objects, {what}: CPU time", "<= 3 s", f"{statistics.median(ours):.2f} s", spread,
             beside),
@@ -319,6 +291,7 @@ def main(arguments: list[str]) -> int:
     """Measure and print; give 0 when it ran, whatever the figures say."""
     parser = argparse.ArgumentParser(prog="./dev bench kube", description="Figures of the Kubernetes API as a source.")
     parser.add_argument("--quick", action="store_true", help="one run of each, to see that it works")
+    parser.add_argument("--real", type=int, metavar="N", help="list N Services and N slices of a real API server too")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--client", help=argparse.SUPPRESS)
     parser.add_argument("--edits", action="store_true", help=argparse.SUPPRESS)
@@ -335,6 +308,8 @@ def main(arguments: list[str]) -> int:
     for streaming, what in (("yes", "streamed"), ("no progress", "in pages")):
         say(f"measuring: {what}")
         rows += listing(asked.each, streaming, what, runs)
+    if asked.real:
+        rows += real(asked.real, runs)
     say("measuring: events")
     seconds = one_event(asked.each, 50 if asked.quick else 1000)
     rows.append(Row("one event, bytes to a new snapshot", "<= 0.3 ms", milliseconds(statistics.median(seconds)),
