@@ -1,7 +1,7 @@
 """masquerade, as the command line and the host know it.
 
-Here: the declaration: what it needs, what it writes, how it answers; which back end this node's kubelet hints at. Not
-here: any decision about traffic.
+Here: the declaration: what it needs, what it writes, how it answers; which back end this node's kubelet hints at.
+Not here: any decision about traffic.
 Invariant: every verb looks at the same compiled value, so what is rendered, explained and checked is what is written.
 """
 

@@ -1,7 +1,7 @@
 """goflags: a command line in the syntax of Go's package flag, with the flags of ip-masq-agent.
 
-Here: ``-x``, ``--x``, ``--x=v``, ``--x v``, where the flags end, and what a value of each type looks like. Not here:
-what the flags do (dropin.py). Pure.
+Here: ``-x``, ``--x``, ``--x=v``, ``--x v``, where the flags end, and what a value of each type looks like. Pure.
+Not here: what the flags do (dropin.py).
 Invariant: what the old program takes is taken, and what it refuses is refused with exit code 2, no more and no less.
 """
 
