@@ -14,7 +14,7 @@ from podgate.engine.kept import KeptDirectory
 from podgate.engine.status import Status
 from podgate.joints import Compiled, Inputs, SourceError, Step
 from podgate.model.files import FileContent, Missing, Present
-from podgate.model.frozen import Frozen, file_ref
+from podgate.model.frozen import Frozen, ObjectRef, file_ref
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Snapshot
@@ -50,7 +50,8 @@ def compile_(inputs: Inputs) -> Compiled[States]:
     content = inputs.files.get(PATH, Missing())
     text = content.data.decode() if isinstance(content, Present) else "default"
     if text != "broken":
-        return Compiled(States({"value": text}), keep={"value": text.encode()})
+        wanted = frozenset({ObjectRef("Secret", text, "ns")})
+        return Compiled(States({"value": text}), keep={"value": text.encode()}, wanted=wanted)
     problem = Problem(file_ref(PATH), "error", "Broken", "value", "it is broken: mend it")
     kept = inputs.kept.get("value")
     return Compiled(
@@ -63,6 +64,7 @@ def compile_(inputs: Inputs) -> Compiled[States]:
 class Rig:
     def __init__(self, state_dir: Path, files: Fed[Mapping[str, FileContent]] | None = None) -> None:
         self.target = FakeTarget()
+        self.wanted: list[frozenset[ObjectRef]] = []
         self.files = files or Fed[Mapping[str, FileContent]]()
         self.out = io.StringIO()
         self.status = Status("thing", ["only"], Log(self.out, "json", lambda: 0.0), lambda: 0.0)
@@ -73,6 +75,7 @@ class Rig:
             samples=lambda _states: (),
             recover=lambda states: {"value": states["only"]["value"].encode()} if states["only"] else {},
             describe=lambda problem, _inputs: f"{problem.ref}:1: {problem.severity}: {problem.message}",
+            want=self.wanted.append,
         )
         sources = Sources(Constant(Snapshot()), self.files, Constant(Machine()))
         self.host = Host(work, sources, KeptDirectory(state_dir), self.status)
@@ -131,6 +134,29 @@ def test_a_bad_file_keeps_the_last_good_one_and_is_said_once(tmp_path: Path) -> 
     assert rig.messages().count("/etc/thing:1: error: it is broken: mend it") == 1
     assert "problem solved" in rig.messages()
     assert "drift healed" in rig.messages()
+
+
+def test_the_source_is_told_which_objects_a_compile_wants(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        rig.write("one")
+        await rig.until(lambda: len(rig.wanted) == 1)
+        rig.write("broken")
+        await rig.until(lambda: len(rig.wanted) == 2)
+
+    rig = play(tmp_path, story)
+    assert rig.wanted == [frozenset({ObjectRef("Secret", "one", "ns")}), frozenset()]
+
+
+def test_a_watch_that_fails_is_said_once_and_when_it_works_again(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        for trouble in ("cannot watch Pod: gone", "cannot watch Pod: gone", "", ""):
+            rig.status.watch("watch Pod", trouble)
+
+    rig = play(tmp_path, story)
+    assert [message for message in rig.messages() if "Pod" in message or "fault" in message] == [
+        "cannot watch Pod: gone",
+        "fault gone",
+    ]
 
 
 def test_the_last_good_one_survives_a_restart(tmp_path: Path) -> None:

@@ -237,7 +237,9 @@ class Watching:
 
     def _stage(self, event: Event) -> None:
         if isinstance(event, Put):
-            self._staged[event.ref] = event.obj
+            before = self.objects.get(event.ref)
+            # What is equal is not held twice, not even while a list is on its way.
+            self._staged[event.ref] = before if before == event.obj else event.obj
             self._staged_faults.pop(event.ref, None)
         elif isinstance(event, Gone):
             self._staged.pop(event.ref, None)
