@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tools import soak_masquerade
+from tools import soak_masquerade, soak_metadata
 
 Soak = Callable[[Path, float, random.Random], list[str]]
 """Runs in a folder for some seconds; gives what did not hold, as lines for people."""
 
-SOAKS: dict[str, Soak] = {"masquerade": soak_masquerade.soak}
+SOAKS: dict[str, Soak] = {"masquerade": soak_masquerade.soak, "metadata": soak_metadata.soak}
 
 
 def main(arguments: list[str]) -> int:
