@@ -261,8 +261,26 @@ async def test_a_leader_that_cannot_renew_stops_writing_in_the_middle_of_it() ->
                 await target.apply(plan)
             assert caught.value.reason == "LostLease"
             assert asyncio.get_running_loop().time() - started < 2 * QUICK.deadline
-            await poll_async(lambda: said == ["we lead now", "somebody else leads now"])
-            assert await target.read() == STANDBY
+            await poll_async(lambda: not leadership.leads() and leadership.trouble)
+            assert said[0] == "we lead now"
+            with pytest.raises(ApplyError) as caught:
+                await target.read()
+            assert caught.value.reason == "LeaseFailed"
+
+
+@in_loop
+async def test_a_lease_that_may_not_be_used_is_a_failure_until_it_may() -> None:
+    async with cluster() as (server, _):
+        server.forbidden = {("create", "leases")}
+        leadership, target = candidate(server.url, "one")
+        async with taking_part(target) as said:
+            await poll_async(lambda: said)
+            assert said[0].startswith("Lease/kube-system/podgate cannot be written: 403 Forbidden")
+            with pytest.raises(ApplyError, match="cannot be written"):
+                await target.read()
+            server.forbidden = set()
+            await poll_async(leadership.leads)
+            assert await target.read() == EMPTY
 
 
 @in_loop

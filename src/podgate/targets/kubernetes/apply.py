@@ -61,6 +61,8 @@ class KubernetesTarget:
     async def read(self) -> State:
         """List all kinds, and find what is ours. Raises ApplyError. While somebody else leads, nothing is asked."""
         if self._leadership is not None and not self._leadership.leads():
+            if self._leadership.trouble:
+                raise ApplyError(self._leadership.trouble, "LeaseFailed")
             return STANDBY
         parts: dict[Part, Fields] = {}
         async with self._connection:
@@ -109,7 +111,7 @@ class KubernetesTarget:
             await asyncio.get_running_loop().create_future()
             return
         async for leads in self._leadership.run():
-            yield Drifted("we lead now" if leads else "somebody else leads now")
+            yield Drifted(self._leadership.trouble or ("we lead now" if leads else "somebody else leads now"))
 
     async def _apply(self, plan: Plan) -> Mapping[Key, str]:
         refused: dict[Key, str] = {}

@@ -35,6 +35,10 @@ class Leadership:
         name: its name.
         identity: unique among the candidates: a Pod's name and its start.
         manager: the field manager that the Lease is written by.
+        terms: how long things last.
+
+    Attributes:
+        trouble: why the Lease can be neither read nor written; empty when it can.
     """
 
     def __init__(  # noqa: PLR0917 - each is a fact
@@ -59,14 +63,15 @@ class Leadership:
         return self._election.leads(_now())
 
     async def run(self) -> AsyncIterator[bool]:
-        """Take part for ever; give True when we begin to lead and False when we no longer do."""
-        led = False
+        """Take part for ever; say whether we lead, whenever that changes, or when the Lease fails or works again."""
+        led = troubled = False
         async with self._connection:
             try:
                 while True:
                     await self._turn()
-                    if self.leads() != led:
-                        led = not led
+                    before = (led, troubled)
+                    led, troubled = self.leads(), bool(self.trouble)
+                    if (led, troubled) != before:
                         self._changed.set()
                         yield led
                     wait = self._terms.retry * (1 + random.random() / 5)  # noqa: S311 - jitter, no secret
@@ -124,8 +129,9 @@ class Leadership:
             if write is not None:
                 asked_at = _now()
                 written = await self._limited(self._write(write))
-                if written is not None:
-                    self._election = self._election.wrote(written, asked_at, _now())
+                if written is None:
+                    return
+                self._election = self._election.wrote(written, asked_at, _now())
         except (UnreachableError, AccessError, TimeoutError, msgspec.DecodeError) as error:
             self.trouble = f"{self._ref}: {error}"
             return
@@ -147,7 +153,8 @@ class Leadership:
             request = create(LEASE, self._ref, body, self._manager)
         answer = await self._connection.send(request)
         if answer.refused is not None:
-            self.trouble = f"{self._ref} cannot be written: {answer.refused}"
+            # A conflict says only that another one was faster.
+            self.trouble = "" if answer.refused.code == 409 else f"{self._ref} cannot be written: {answer.refused}"
             return None
         return msgspec.json.decode(answer.body, type=Lease)
 
