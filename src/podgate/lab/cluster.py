@@ -245,7 +245,7 @@ class Cluster:
         topology = self.want.topology
         pods = tuple(net for _, net in current.values())
         names = {workload.sandbox: workload.hostname for workload in self.want.workloads.values()}
-        topology = Topology(topology.nodes, pods, (*topology.hosts, *self._outside))
+        topology = Topology(topology.nodes, pods, (*topology.hosts, *self._outside), topology.clouds)
         if not self._has_ipv6:
             self.warn("IPv6: this kernel has none, so nothing in the lab gets an IPv6 address")
             topology = only_ipv4(topology)

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from podgate.lab.clouds import IMAGE as CLOUD_IMAGE
 from podgate.lab.podspec import Container, Probe, TcpSocket
 
 ENTRIES: Final[Mapping[str, str]] = {
@@ -40,7 +41,7 @@ def entry_script(python: str, source: str, module: str) -> str:
 
 def is_echo(container: Container) -> bool:
     """Whether a container runs the built-in echo server."""
-    return not container.command and image_name(container.image) not in ENTRIES
+    return not container.command and image_name(container.image) not in (*ENTRIES, CLOUD_IMAGE)
 
 
 def with_echo_probe(container: Container) -> Container:
@@ -73,6 +74,8 @@ def words(container: Container, python: str) -> tuple[str, ...]:
         first = command[0].rsplit("/", 1)[-1] if command else name
         entry = f"{BIN}/{first}" if first in ENTRIES else command[0]
         return (entry, *command[1:], *args)
+    if name == CLOUD_IMAGE and not command:
+        return (python, "-m", "podgate.lab.peers.clouds", *args)
     if not is_echo(container):
         return (*command, *args)
     return (python, "-m", "podgate.lab.peers.echo", *args)

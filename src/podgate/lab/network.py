@@ -65,12 +65,26 @@ class HostNet(Frozen, frozen=True):
     routes: tuple[tuple[IPNetwork, IPAddress], ...] = ()
 
 
+class CloudNet(Frozen, frozen=True):
+    """A node's own metadata server: on the segment, and known to that node alone."""
+
+    name: str
+    node: str
+    addresses: tuple[IPAddress, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """The name of its network namespace: it is an outside machine."""
+        return f"host/{self.name}"
+
+
 class Topology(Frozen, frozen=True):
     """Who is on the network."""
 
     nodes: tuple[NodeNet, ...] = ()
     pods: tuple[PodNet, ...] = ()
     hosts: tuple[HostNet, ...] = ()
+    clouds: tuple[CloudNet, ...] = ()
 
 
 class End(Frozen, frozen=True, order=True):
@@ -220,6 +234,11 @@ def _node(node: NodeNet, topology: Topology, router: Mapping[IPNetwork, IPInterf
         for ip in pod.addresses:
             routes.append(Route(_single(ip), device, None, sources.get(ip.version)))
             neighbours.append(Neighbour(ip, mac_of(name), device))
+    for cloud in topology.clouds:
+        if cloud.node == node.name:
+            near = [ip for ip in cloud.addresses if ip.version in sources]
+            routes += [Route(_single(ip), UPLINK, None, sources[ip.version]) for ip in near]
+            neighbours += [Neighbour(ip, mac_of(cloud.namespace), UPLINK) for ip in near]
     return Namespace(_FORWARDING, (), addresses, tuple(routes), tuple(neighbours))
 
 
@@ -266,6 +285,14 @@ def _host(host: HostNet) -> tuple[Namespace, Veth]:
     return Namespace(_POD, (), addresses, routes, neighbours), veth
 
 
+def _cloud(cloud: CloudNet, node: NodeNet) -> Namespace:
+    """Give a metadata server: everything that it knows is behind its node."""
+    addresses = tuple(Address(UPLINK, _host_interface(ip)) for ip in cloud.addresses)
+    routes = [Route(_anywhere(primary.ip), UPLINK, primary.ip) for primary in _primaries(node.addresses)]
+    neighbours = [Neighbour(primary.ip, mac_of(node.namespace), UPLINK) for primary in _primaries(node.addresses)]
+    return Namespace(_POD, (), addresses, tuple(routes), tuple(neighbours))
+
+
 def _router(topology: Topology, own: Mapping[IPNetwork, IPInterface]) -> Namespace:
     addresses = [Address(UPLINK, address) for address in own.values()]
     routes: list[Route] = []
@@ -292,7 +319,10 @@ def network(topology: Topology) -> Network:
     """Give the network of a topology. A Pod whose node is not there is left out."""
     own = router_addresses(topology.nodes)
     namespaces: dict[str, Namespace] = {SEGMENT: Namespace(_NO_IPV6, (BRIDGE,)), ROUTER: _router(topology, own)}
+    nodes = {node.name: node for node in topology.nodes}
+    clouds = [cloud for cloud in topology.clouds if cloud.node in nodes]
     plugs = [(ROUTER, ROUTER)] + [(node.namespace, node.name) for node in topology.nodes]
+    plugs += [(cloud.namespace, cloud.namespace) for cloud in clouds]
     veths = [
         Veth(
             End(SEGMENT, device_name("port", name), mac_of(f"port of {name}"), BRIDGE), End(name, UPLINK, mac_of(name))
@@ -301,6 +331,8 @@ def network(topology: Topology) -> Network:
     ]
     for node in topology.nodes:
         namespaces[node.namespace] = _node(node, topology, own)
+    for cloud in clouds:
+        namespaces[cloud.namespace] = _cloud(cloud, nodes[cloud.node])
     for pod in topology.pods:
         if f"node/{pod.node}" in namespaces:
             namespaces[pod_namespace(pod.namespace, pod.name)], veth = _pod(pod)
@@ -326,4 +358,5 @@ def only_ipv4(topology: Topology) -> Topology:
             )
             for host in topology.hosts
         ),
+        tuple(CloudNet(cloud.name, cloud.node, four(cloud.addresses)) for cloud in topology.clouds),
     )

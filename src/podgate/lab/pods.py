@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from podgate.lab.clouds import IMAGE as CLOUD_IMAGE
+from podgate.lab.clouds import addresses_of, cloud_of, host_name
 from podgate.lab.fields import unhonoured
 from podgate.lab.images import with_echo_probe
-from podgate.lab.network import HostNet, NodeNet, PodNet, Topology, pod_namespace
+from podgate.lab.network import CloudNet, HostNet, NodeNet, PodNet, Topology, pod_namespace
 from podgate.lab.podenv import Objects
 from podgate.lab.podspec import (
     Api,
@@ -145,6 +147,19 @@ def _host(value: Mapping[str, Any], ref: ObjectRef) -> tuple[HostNet, Workload]:
     return net, Workload(ref, pod, f"host/{ref.name}", hostname=ref.name)
 
 
+def _cloud(value: Mapping[str, Any], ref: ObjectRef) -> tuple[CloudNet, Workload] | None:
+    """Give the metadata server that a Node asks for; None when it asks for none. It is a machine without an object."""
+    cloud = cloud_of(value)
+    if not cloud:
+        return None
+    net = CloudNet(host_name(ref.name), ref.name, addresses_of(cloud))
+    everything = SecurityContext(capabilities=Capabilities(add=("ALL",)))
+    container = Container(name="host", image=CLOUD_IMAGE, args=(cloud,), security_context=everything)
+    spec = PodSpec(containers=(container,), termination_grace_period_seconds=2)
+    pod = Pod(Metadata(name=net.name), spec, PodStatus(pod_ip=str(net.addresses[0])))
+    return net, Workload(ObjectRef("Host", net.name), pod, net.namespace, hostname=net.name)
+
+
 def _pod(
     value: Mapping[str, Any], ref: ObjectRef, nodes: Mapping[str, NodeNet]
 ) -> tuple[PodNet | None, Workload] | None:
@@ -187,6 +202,7 @@ def wanted(objects: Objects) -> Wanted:
     nodes: dict[str, NodeNet] = {}
     pods: list[PodNet] = []
     hosts: list[HostNet] = []
+    clouds: list[CloudNet] = []
     workloads: dict[tuple[str, str, str, str], Workload] = {}
     faults: list[str] = []
     warnings: list[str] = []
@@ -199,6 +215,10 @@ def wanted(objects: Objects) -> Wanted:
                 node = _node(value)
                 taken.take(ref, (address.ip for address in node.addresses))
                 nodes[ref.name] = node
+                if (found := _cloud(value, ref)) is not None:
+                    cloud, workload = found
+                    clouds.append(cloud)
+                    workloads[workload.identity] = workload
             elif ref.kind == "Host":
                 host, workload = _host(value, ref)
                 taken.take(ref, host.addresses)
@@ -213,7 +233,7 @@ def wanted(objects: Objects) -> Wanted:
                 warnings += [f"{ref}: {text}" for text in unhonoured(value)]
         except (ValueError, KeyError, TypeError) as error:  # msgspec's ValidationError is a ValueError
             faults.append(f"{ref}: {error}")
-    topology = Topology(tuple(nodes.values()), tuple(pods), tuple(hosts))
+    topology = Topology(tuple(nodes.values()), tuple(pods), tuple(hosts), tuple(clouds))
     return Wanted(topology, workloads, tuple(faults), tuple(warnings))
 
 

@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 from typing import Final
 
 from podgate.lab import podspec
+from podgate.lab.clouds import cloud_of
 from podgate.lab.kinds import LAB_GROUP, Object, group_of
 from podgate.lab.pods import PREFIX_LENGTH, SECONDARY, node_addresses
 from podgate.lab.selecting import OPERATORS, matches
@@ -182,6 +183,10 @@ def _node(obj: Object) -> Iterator[ShapeFault]:
         node_addresses(obj)
     except ValueError as error:
         yield _Fault("metadata.annotations", f"{PREFIX_LENGTH} or {SECONDARY}: {error}")
+    try:
+        cloud_of(obj)
+    except ValueError as error:
+        yield _Fault("metadata.annotations", str(error))
     for index, taint in enumerate(node.spec.taints):
         if taint.effect not in _EFFECTS:
             yield _Fault(

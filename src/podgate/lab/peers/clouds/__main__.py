@@ -16,22 +16,15 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from podgate.lab.clouds import ADDRESSES
 from podgate.lab.peers.clouds.aws import Aws
-from podgate.lab.peers.clouds.azure import WIRE_SERVER, Azure
+from podgate.lab.peers.clouds.azure import Azure
 from podgate.lab.peers.clouds.cloud import Asked, Cloud
 from podgate.lab.peers.clouds.gce import Gce
 from podgate.lab.peers.clouds.openstack import OpenStack
 from podgate.lab.peers.clouds.serving import Serving
 
 CLOUDS: Final[dict[str, Callable[[], Cloud]]] = {"gce": Gce, "aws": Aws, "azure": Azure, "openstack": OpenStack}
-
-ADDRESSES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
-    "gce": (("169.254.169.254", 80), ("169.254.169.254", 443), ("fd20:ce::254", 80)),
-    "aws": (("169.254.169.254", 80), ("fd00:ec2::254", 80)),
-    "azure": (("169.254.169.254", 80), (WIRE_SERVER, 80), (WIRE_SERVER, 32526)),
-    "openstack": (("169.254.169.254", 80),),
-}
-"""Where each cloud's server is. The one on 443 speaks plain HTTP: what matters is whether it is reached."""
 
 
 def main(argv: Sequence[str]) -> int:
