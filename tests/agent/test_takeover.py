@@ -79,6 +79,19 @@ def test_the_old_name_takes_over(node: NetNamespace, tmp_path: Path, history: st
         assert not [line for line in ours(node, program) if '"ip-masq: ' in line]
 
 
+@pytest.mark.parametrize("chosen", [NFT, LEGACY])
+def test_rules_in_both_programs_at_once(node: NetNamespace, tmp_path: Path, chosen: str) -> None:
+    """As a node has them whose image was changed to one with the other iptables."""
+    for program in (NFT, LEGACY):
+        restore(node, program, old_agent("IP-MASQ-AGENT", jump(quoted=True), jump()))
+    node.run(chosen, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT")
+    with OldName(tmp_path / "node").started(node) as agent:
+        poll(agent.ready, SECONDS)
+        other = LEGACY if chosen == NFT else NFT
+        assert (jumps(node, chosen), ours(node, other)) == (["IP-MASQ-AGENT"], [])
+        assert [line["step"] for line in agent.log("applied")] == [f"{chosen}/ip", f"{other}/ip"]
+
+
 def test_a_chain_whose_name_changed_goes_by_the_record(node: NetNamespace, tmp_path: Path) -> None:
     """T28: whatever it holds by then."""
     state = ("--state-dir", tmp_path / "state")
