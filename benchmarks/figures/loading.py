@@ -13,7 +13,8 @@ from pathlib import Path
 
 from benchmarks.figures.configuration import bulk, text_of
 from benchmarks.support import Row, interleaved, milliseconds, say, spread, timed, versus
-from podgate.features.masquerade.feature import FEATURE, States
+from podgate.features.masquerade.backends import States
+from podgate.features.masquerade.feature import FEATURE
 from podgate.features.masquerade.settings import Settings
 from podgate.joints import Compiled, Inputs
 from podgate.linux.namespaces import inside_network
