@@ -11,7 +11,7 @@ from podgate.lab.containers import OBJECTS, Installation, VolumePlaces, command_
 from podgate.lab.nodeshell import node_program, node_root
 from podgate.lab.placement import Volumes
 from podgate.lab.places import Places, places
-from podgate.lab.podenv import Surroundings, environment, expanded, field, quantity
+from podgate.lab.podenv import Surroundings, environment, expanded, field
 from podgate.lab.pods import Workload
 from podgate.lab.podspec import Container, FieldRef, HostPath, Pod, PodSecurityContext, Volume, decode_pod
 from podgate.lab.rootfs import Bind, MachineRoot
@@ -142,16 +142,6 @@ def test_fields_of_the_pod_are_text(path: str, expected: str) -> None:
 
 def test_a_field_that_is_not_there_is_refused() -> None:
     assert isinstance(field(FieldRef("spec.none"), around(pod())), Refused)
-
-
-@pytest.mark.parametrize(("text", "value"), [("1", 1), ("500m", 0.5), ("64Mi", 64 * 2**20), ("2k", 2000), (3, 3)])
-def test_quantities(text: str, value: float) -> None:
-    assert quantity(text) == value
-
-
-def test_what_is_no_quantity_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'lots' is not a quantity"):
-        quantity("lots")
 
 
 def test_later_variables_win_and_see_earlier_ones() -> None:

@@ -98,22 +98,26 @@ class TestLab:
 
 @contextmanager
 def lab(
-    *manifests: str | Path, name: str = "test", base: Path | None = None, kubeconfig: Path | None = None
+    *manifests: str | Path,
+    name: str = "test",
+    base: Path | None = None,
+    kubeconfig: Path | None = None,
+    limits: bool = False,
 ) -> Iterator[TestLab]:
     """Start a lab from manifests (text, or a path of a file or folder), and end it.
 
-    It is ready when the body begins. With ``kubeconfig`` it joins a cluster.
+    It is ready when the body begins. With ``kubeconfig`` it joins a cluster; with ``limits`` it has cgroups.
     """
     root = base or Path(tempfile.mkdtemp(prefix="pg-lab-"))
     folder = Path(tempfile.mkdtemp(prefix="pg-manifests-"))
     process: subprocess.Popen[str] | None = None
     try:
         paths = [*_written(manifests, folder)]
-        join = ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
+        more = [*(["--kubeconfig", str(kubeconfig)] if kubeconfig else []), *(["--limits"] if limits else [])]
         errors = folder / "stderr"
         with errors.open("w") as stream:
             process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *CLI, "up", "--foreground", "--name", name, *join, *paths],
+                ["setpriv", "--pdeathsig", "KILL", *CLI, "up", "--foreground", "--name", name, *more, *paths],
                 env={**os.environ, "PODGATE_LAB_DIR": str(root)},
                 stdout=stream,
                 stderr=stream,

@@ -56,6 +56,7 @@ def _fill(parser: argparse.ArgumentParser) -> None:
     up = verb("up", "objectverbs", "start a lab from manifests, and return when everything in it is ready")
     up.add_argument("paths", nargs="*", metavar="PATH", help="files and folders of manifests; none: an empty lab")
     up.add_argument("--foreground", action="store_true", help="stay; the lab ends with this process")
+    up.add_argument("--limits", action="store_true", help="enforce resources.limits of cpu and memory, by cgroups")
     up.add_argument("--kubeconfig", metavar="F", help="join a cluster: the lab runs the Pods of its API server")
     up.add_argument("--context", default="", help="which context of the kubeconfig (default: its current one)")
     _add_timeout(up)

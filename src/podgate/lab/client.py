@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from podgate.lab.cgroups import remove_leftovers
 from podgate.lab.kubejoin import Join, read_note, write_note
 from podgate.lab.messages import (
     Answer,
@@ -51,11 +52,11 @@ class LabError(Exception):
         self.code = code
 
 
-def start(places: Places, *, attached: bool = False, joined: Join | None = None) -> int:
+def start(places: Places, *, attached: bool = False, limits: bool = False, joined: Join | None = None) -> int:
     """Start a lab without objects and return once it takes requests. Gives the init's process id.
 
-    ``joined`` is the cluster whose nodes it has. With ``attached`` the lab ends with this process. This process cannot
-    start others afterwards: its children would be born into the lab.
+    ``joined`` is the cluster whose nodes it has. With ``attached`` the lab ends with this process; with ``limits``,
+    resources.limits are enforced. This process cannot start others afterwards: its children would be born into the lab.
     """
     if os.geteuid() != 0:
         raise LabError("a lab needs root for its namespaces: run it with sudo")
@@ -64,6 +65,7 @@ def start(places: Places, *, attached: bool = False, joined: Join | None = None)
         raise LabError(
             f"lab {places.name} runs already: `podgate lab apply -f PATH` changes it, `podgate lab down` ends it"
         )
+    remove_leftovers(places)
     shutil.rmtree(places.state, ignore_errors=True)
     places.state.mkdir(mode=0o700, parents=True)
     if joined is not None:
@@ -73,7 +75,7 @@ def start(places: Places, *, attached: bool = False, joined: Join | None = None)
     words = [sys.executable, "-m", "podgate.lab.init", places.base, places.name, str(writer), str(held)]
     with places.log.open("ab") as log:
         init = subprocess.Popen(
-            words + (["attached"] if attached else []),
+            words + [word for word, said in (("attached", attached), ("limits", limits)) if said],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -177,11 +179,20 @@ def wait(
 def end(places: Places, grace: float) -> None:
     """End the lab, and take its nodes out of the cluster that it joined."""
     joined = read_note(places)
+    _clear_dead(places)
     stop(places, grace)
     if joined is not None:
         from podgate.lab.kubeverbs import unregister  # noqa: PLC0415 - a lab of its own needs no HTTP client
 
         unregister(joined, places.name)
+
+
+def _clear_dead(places: Places) -> None:
+    """Remove what a lab that was killed has left outside of its state directory, which stays for its logs."""
+    held = lock(places) if places.state.exists() else None
+    if held is not None:
+        remove_leftovers(places)
+        os.close(held)
 
 
 def stop(places: Places, grace: float) -> None:
@@ -191,6 +202,7 @@ def stop(places: Places, grace: float) -> None:
         while receive(connection) is not None:
             continue
     held = lock(places, wait=True)
+    remove_leftovers(places)
     shutil.rmtree(places.state, ignore_errors=True)
     places.lock.unlink(missing_ok=True)
     if held is not None:

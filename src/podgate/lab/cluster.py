@@ -111,6 +111,10 @@ class Cluster:
             await self.store.changed()
             self.news()
 
+    def close(self) -> None:
+        """Remove what ``run`` has left outside of the lab's own namespaces."""
+        self._lab.cgroups.remove()
+
     def stop(self, grace: float) -> None:
         """End all workloads, each within ``grace`` seconds, and then ``run``."""
         self._stopping = True
@@ -172,7 +176,7 @@ class Cluster:
     async def _pass(self, group: asyncio.TaskGroup) -> None:
         with self._disk_permitting():
             self.objects = self._reconciled()
-        self.want = wanted(self.objects)
+        self.want = wanted(self.objects, self._lab.cgroups.enforced)
         for message in (*self.store.faults, *self.want.faults, *self.want.warnings):
             self.warn(message)
         if not self._stopping:
@@ -378,8 +382,9 @@ def _why(status: Mapping[str, Any]) -> str:
         with suppress(KeyError, StopIteration):
             detail = entry["state"].get("waiting") or entry["state"].get("terminated") or {}
             if detail.get("reason") not in (None, "Completed"):
-                code = (entry.get("lastState") or {}).get("terminated", {}).get("exitCode")
-                more = detail.get("message") or (f"last exit code {code}" if code is not None else "")
+                last = (entry.get("lastState") or {}).get("terminated", {})
+                how = " (OOMKilled)" if last.get("reason") == "OOMKilled" else ""
+                more = detail.get("message") or (f"last exit code {last['exitCode']}{how}" if last else "")
                 return f"{entry['name']}: {detail['reason']}{': ' + more if more else ''}"
     for entry in status.get("conditions") or ():
         if entry.get("status") == "False" and entry.get("message"):

@@ -46,6 +46,7 @@ class Installation(Frozen, frozen=True):
         bin: the lab's folder of entry programs.
         objects: the lab's objects; empty when they are in an API server.
         environment: variables that every container has.
+        limits: whether resources.limits are enforced.
     """
 
     machine: MachineRoot
@@ -54,6 +55,7 @@ class Installation(Frozen, frozen=True):
     bin: str
     objects: str
     environment: Mapping[str, str] = {}
+    limits: bool = False
 
     @property
     def joined(self) -> bool:

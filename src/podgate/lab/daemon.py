@@ -266,7 +266,7 @@ def _is_address(text: str) -> bool:
     return False
 
 
-def _install(places: Places) -> Installation:
+def _install(places: Places, limits: bool) -> Installation:
     """Write the entry programs, and give what goes into every container."""
     folder = places.state / "bin"
     folder.mkdir(exist_ok=True)
@@ -277,7 +277,7 @@ def _install(places: Places) -> Installation:
         script.chmod(0o755)
     setpriv = shutil.which("setpriv") or "setpriv"
     machine = msgspec.structs.replace(read_machine(), overlays=overlays_work(str(places.volatile)))
-    return Installation(machine, sys.executable, setpriv, str(folder), str(places.state / "objects"))
+    return Installation(machine, sys.executable, setpriv, str(folder), str(places.state / "objects"), limits=limits)
 
 
 def _listen(path: Path) -> socket.socket:
@@ -290,19 +290,19 @@ def _listen(path: Path) -> socket.socket:
     return listener
 
 
-async def _serve(places: Places, ready: int) -> None:
+async def _serve(places: Places, ready: int, limits: bool) -> None:
     store = Store.create(str(places.state))
-    installation = _install(places)
+    installation = _install(places, limits)
     async with asyncio.TaskGroup() as group:
         await _work(group, Cluster(places, store, installation), installation, ready, store)
     store.close()
 
 
-async def _serve_joined(places: Places, ready: int, joined: Join, machine: int) -> None:
+async def _serve_joined(places: Places, ready: int, limits: bool, joined: Join, machine: int) -> None:
     """Run a lab whose objects live in a Kubernetes API."""
     from podgate.lab.kubemember import Member  # noqa: PLC0415 - a lab of its own needs no HTTP client
 
-    installation = _install(places)
+    installation = _install(places, limits)
     member = Member(joined, places, machine, lambda message: print(f"warning: {message}", flush=True))
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(member.store.run())
@@ -332,17 +332,19 @@ async def _work(
     await end.asked.wait()
     cluster.stop(end.grace)
     await asyncio.wait({run}, timeout=end.grace + 1.0)
+    cluster.close()
     server.cancel()
     run.cancel()
 
 
-def main(places: Places, ready: int, machine: int) -> int:
+def main(places: Places, ready: int, machine: int, *, limits: bool) -> int:
     """Run the lab's daemon.
 
     Args:
         places: the lab's files.
         ready: a pipe that gets a line once clients may come, or the reason why they never may.
         machine: the machine's network namespace, in which a cluster's API server is reached.
+        limits: whether resources.limits are enforced.
     """
     if not shutil.which("ip") or not shutil.which("setpriv"):
         os.write(ready, b"missing: the lab needs `ip` (iproute2) and `setpriv` (util-linux)\n")
@@ -350,5 +352,6 @@ def main(places: Places, ready: int, machine: int) -> int:
     places.volatile.mkdir(exist_ok=True)
     mount("lab", str(places.volatile), "tmpfs", 0, "mode=755")
     joined = read_note(places)
-    asyncio.run(_serve(places, ready) if joined is None else _serve_joined(places, ready, joined, machine))
+    work = _serve(places, ready, limits) if joined is None else _serve_joined(places, ready, limits, joined, machine)
+    asyncio.run(work)
     return 0

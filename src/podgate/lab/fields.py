@@ -6,7 +6,7 @@ Invariant: a field is honoured (it is in a struct), harmless (it is in the table
 """
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
@@ -32,7 +32,6 @@ HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 _DEFAULTS: Final[Mapping[str, Any]] = {"hostIPC": False, "mountPropagation": "None"}
-_UNENFORCED: Final = ("limits",)
 
 
 def _struct_of(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
@@ -50,12 +49,21 @@ def _struct_of(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
     return None, False
 
 
-def _walk(value: Mapping[str, Any], struct: type[msgspec.Struct], path: str) -> Iterator[str]:
+def _limits(value: Mapping[str, Any], path: str, enforced: Collection[str]) -> Iterator[str]:
+    if value and not enforced:
+        yield f"{path} is not enforced by the lab"
+    elif value:
+        yield from (f"{path}.{name} is not enforced by the lab" for name in value if name not in enforced)
+
+
+def _walk(
+    value: Mapping[str, Any], struct: type[msgspec.Struct], path: str, enforced: Collection[str]
+) -> Iterator[str]:
     known = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
     for name, item in value.items():
         here = f"{path}.{name}"
-        if name in _UNENFORCED and item:
-            yield f"{here} is not enforced by the lab"
+        if name == "limits" and isinstance(item, Mapping):
+            yield from _limits(item, here, enforced)
         if name not in known:
             if item is not None and name not in HARMLESS and _DEFAULTS.get(name, ...) != item:
                 yield f"{here} is not honoured by the lab"
@@ -65,10 +73,10 @@ def _walk(value: Mapping[str, Any], struct: type[msgspec.Struct], path: str) -> 
             continue
         for number, part in enumerate(item if many and isinstance(item, list | tuple) else [item]):
             if isinstance(part, Mapping):
-                yield from _walk(part, inner, f"{here}[{number}]" if many else here)
+                yield from _walk(part, inner, f"{here}[{number}]" if many else here, enforced)
 
 
-def unhonoured(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    """Give a sentence per field of a Pod that is not honoured."""
+def unhonoured(pod: Mapping[str, Any], enforced: Collection[str] = ()) -> tuple[str, ...]:
+    """Give a sentence per field of a Pod that is not honoured; ``enforced``: resources whose limits are."""
     spec = pod.get("spec")
-    return tuple(_walk(spec, PodSpec, "spec")) if isinstance(spec, Mapping) else ()
+    return tuple(_walk(spec, PodSpec, "spec", enforced)) if isinstance(spec, Mapping) else ()

@@ -27,11 +27,14 @@ from podgate.linux.processes import die_with_parent
 
 
 def main(arguments: list[str]) -> int:
-    """Run the lab: BASE NAME READY LOCK (descriptors), and ``attached`` when it shall die with whoever started it."""
-    base, name, ready, lock, *attached = arguments
+    """Run the lab: BASE NAME READY LOCK (descriptors), and words.
+
+    ``attached``: it shall die with whoever started it. ``limits``: resources.limits are enforced.
+    """
+    base, name, ready, lock, *words = arguments
     for descriptor in (ready, lock):
         os.set_inheritable(int(descriptor), False)  # This process and the daemon have them; no container does.
-    if attached:
+    if "attached" in words:
         die_with_parent()
     machine = open_namespace("net")
     unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS)
@@ -41,7 +44,7 @@ def main(arguments: list[str]) -> int:
     if daemon == 0:
         from podgate.lab.daemon import main as run  # noqa: PLC0415 - process 1 stays small
 
-        os._exit(_flushed(run(Places(base, name), int(ready), machine)))
+        os._exit(_flushed(run(Places(base, name), int(ready), machine, limits="limits" in words)))
     os.close(int(ready))
     os.close(machine)
     signal.signal(signal.SIGTERM, lambda number, _frame: os.kill(daemon, number))

@@ -78,7 +78,7 @@ def up(arguments: argparse.Namespace) -> int:
     say(f"lab {where.name}: starting")
     if joined:
         clusterverbs().prepare(joined)
-    init = client.start(where, attached=arguments.foreground, joined=joined)
+    init = client.start(where, attached=arguments.foreground, limits=arguments.limits, joined=joined)
     _, versions = _applied(where, objects, kinds)
     code = _await_ready(arguments, versions)
     if code == 0:

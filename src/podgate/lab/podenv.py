@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from podgate.lab.podspec import Container, EnvVar, FieldRef, Pod, ResourceFieldRef
+from podgate.lab.quantities import quantity
 from podgate.lab.security import Refused
 from podgate.model.frozen import Frozen, ObjectRef
 
@@ -20,10 +21,6 @@ Objects = Mapping[ObjectRef, Mapping[str, Any]]
 
 _REFERENCE: Final = re.compile(r"\$(\$|\(([^()$]*)\))")
 _KEYED: Final = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]\Z")
-_SUFFIXES: Final = {
-    "": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
-}  # fmt: skip
 
 
 class Surroundings(Frozen, frozen=True):
@@ -95,24 +92,16 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def quantity(text: str | float) -> float:
-    """Give the value of a Kubernetes quantity such as ``500m`` or ``64Mi``; raises ValueError for what is none."""
-    match = re.fullmatch(r"([0-9.]+)([a-zA-Z]*)", str(text))
-    if match is None or match.group(2) not in _SUFFIXES:
-        raise ValueError(f"{text!r} is not a quantity")
-    return float(match.group(1)) * _SUFFIXES[match.group(2)]
-
-
 def resource(reference: ResourceFieldRef, container: Container) -> str | Refused:
     """Give a container's request or limit divided by the divisor, rounded up; 0 when it is not set."""
     kind, _, name = reference.resource.partition(".")
     wanted = container.resources
     values = (wanted.limits if kind == "limits" else wanted.requests) if wanted else None
     try:
-        amount, divisor = quantity((values or {}).get(name, "0")), quantity(reference.divisor) or 1.0
+        amount, divisor = quantity((values or {}).get(name, "0")), quantity(reference.divisor) or 1
     except ValueError as error:
         return Refused("CreateContainerConfigError", f"container {container.name}: {reference.resource}: {error}")
-    return str(math.ceil(round(amount / divisor, 6)))
+    return str(math.ceil(amount / divisor))
 
 
 def _value(variable: EnvVar, container: Container, around: Surroundings) -> str | Refused | None:

@@ -5,7 +5,7 @@ Not here: who gets which address or node (lab/controllers/), running it (lab/dae
 Invariant: one object that makes no sense is a fault by name and stops no other.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Final
 
@@ -197,8 +197,8 @@ class _Addresses:
         self._owners |= dict.fromkeys(own, ref)
 
 
-def wanted(objects: Objects) -> Wanted:
-    """Give what should be there."""
+def wanted(objects: Objects, enforced: Collection[str] = ()) -> Wanted:
+    """Give what should be there; limits of resources other than ``enforced`` ones are warnings."""
     nodes: dict[str, NodeNet] = {}
     pods: list[PodNet] = []
     hosts: list[HostNet] = []
@@ -230,7 +230,7 @@ def wanted(objects: Objects) -> Wanted:
                     taken.take(ref, pod.addresses)
                     pods.append(pod)
                 workloads[workload.identity] = workload
-                warnings += [f"{ref}: {text}" for text in unhonoured(value)]
+                warnings += [f"{ref}: {text}" for text in unhonoured(value, enforced)]
         except (ValueError, KeyError, TypeError) as error:  # msgspec's ValidationError is a ValueError
             faults.append(f"{ref}: {error}")
     topology = Topology(tuple(nodes.values()), tuple(pods), tuple(hosts), tuple(clouds))

@@ -180,7 +180,7 @@ class Port(Api, frozen=True):
 
 
 class Resources(Api, frozen=True):
-    """Requests and limits; read for the downward API only."""
+    """Requests and limits: quantities by the resource's name."""
 
     requests: Mapping[str, str | int | float] | None = None
     limits: Mapping[str, str | int | float] | None = None

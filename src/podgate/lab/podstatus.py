@@ -20,6 +20,7 @@ class ContainerState(Frozen, frozen=True):
         reason: a kubelet's word, as CrashLoopBackOff.
         since: when the state began, as the API writes times.
         exit_code: of the last end; None before the first.
+        end: the reason of the last end.
         started: its startup probe succeeded, or it has none.
         ready: its readiness probe succeeds, or it has none and runs.
         for_good: it ended and will not be started again.
@@ -32,6 +33,7 @@ class ContainerState(Frozen, frozen=True):
     message: str = ""
     since: str = ""
     exit_code: int | None = None
+    end: str = ""
     restarts: int = 0
     started: bool = False
     ready: bool = False
@@ -58,7 +60,8 @@ def _container_status(state: ContainerState) -> dict[str, Any]:
         "state": {state.state: detail},
     }
     if state.exit_code is not None and state.state != "terminated":
-        status["lastState"] = {"terminated": {"exitCode": state.exit_code}}
+        last = {"exitCode": state.exit_code, "reason": state.end} if state.end else {"exitCode": state.exit_code}
+        status["lastState"] = {"terminated": last}
     return status
 
 

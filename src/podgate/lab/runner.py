@@ -34,8 +34,13 @@ class StartError(Exception):
     """A container's process could not be started; the message says at which step."""
 
 
-def start(program: Program, sandbox: int, root: tuple[Step, ...], scratch: str, log: str) -> Child:
-    """Start a container's main process in the sandbox of process ``sandbox``; its output goes to the file ``log``."""
+def start(
+    program: Program, sandbox: int, root: tuple[Step, ...], scratch: str, log: str, *, groups: tuple[str, ...] = ()
+) -> Child:
+    """Start a container's main process in the sandbox of process ``sandbox``; its output goes to the file ``log``.
+
+    ``groups`` are the cgroup.procs files of the cgroups that it enters.
+    """
 
     def enter() -> None:
         _join(sandbox)
@@ -45,10 +50,12 @@ def start(program: Program, sandbox: int, root: tuple[Step, ...], scratch: str, 
         make_private()
         build_root(root, scratch)
 
-    return Child(_forked(program, enter))
+    return Child(_forked(program, enter, groups))
 
 
-def start_in(program: Program, sandbox: int, container: int, streams: tuple[int, int, int]) -> Child:
+def start_in(
+    program: Program, sandbox: int, container: int, streams: tuple[int, int, int], groups: tuple[str, ...] = ()
+) -> Child:
     """Start a process beside process ``container``, seeing the same files, with the given standard streams."""
 
     def enter() -> None:
@@ -57,7 +64,7 @@ def start_in(program: Program, sandbox: int, container: int, streams: tuple[int,
         _standard_streams(streams)
         setns(mounts, CLONE_NEWNS)
 
-    return Child(_forked(program, enter))
+    return Child(_forked(program, enter, groups))
 
 
 def start_apart(
@@ -90,12 +97,12 @@ def _standard_streams(streams: tuple[int, int, int]) -> None:
         os.close(copy)
 
 
-def _forked(program: Program, enter: Callable[[], None]) -> int:
+def _forked(program: Program, enter: Callable[[], None], groups: tuple[str, ...] = ()) -> int:
     """Fork; the child runs ``enter`` and the program. Raises StartError with the child's reason."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become(program, enter, writer)
+        _become(program, enter, groups, writer)
     os.close(writer)
     with os.fdopen(reader, "rb") as answers:
         failure = answers.read()
@@ -105,7 +112,7 @@ def _forked(program: Program, enter: Callable[[], None]) -> int:
     return pid
 
 
-def _become(program: Program, enter: Callable[[], None], writer: int) -> NoReturn:
+def _become(program: Program, enter: Callable[[], None], groups: tuple[str, ...], writer: int) -> NoReturn:
     """Turn the forked child into the program. Never returns: whatever happens, the child ends here."""
     try:
         os.setsid()
@@ -113,7 +120,11 @@ def _become(program: Program, enter: Callable[[], None], writer: int) -> NoRetur
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        entries = [os.open(group, os.O_WRONLY) for group in groups]  # Their paths end with the machine's root.
         enter()
+        for entry in entries:  # Last, so that what building the root takes is not the container's.
+            os.write(entry, b"0")
+            os.close(entry)
         if os.isatty(0):
             with suppress(PermissionError):  # It belongs to another session already: then there is no job control.
                 fcntl.ioctl(0, termios.TIOCSCTTY, 0)

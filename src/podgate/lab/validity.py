@@ -13,6 +13,7 @@ from typing import Final
 from podgate.lab import podspec
 from podgate.lab.clouds import cloud_of
 from podgate.lab.kinds import LAB_GROUP, Object, group_of
+from podgate.lab.limits import resource_faults
 from podgate.lab.pods import PREFIX_LENGTH, SECONDARY, node_addresses
 from podgate.lab.selecting import OPERATORS, matches
 from podgate.lab.shapes import (
@@ -92,9 +93,12 @@ def _parsed(text: str, read: Callable[[str], object], field: str, what: str) -> 
 
 def _runnable(spec: Object, field: str) -> Iterator[ShapeFault]:
     """Check the types of what running the Pod needs, before anything runs."""
-    fault = misfit(without_nulls(spec), podspec.PodSpec, field)
+    whole = without_nulls(spec)
+    fault = misfit(whole, podspec.PodSpec, field)
     if fault is not None:
         yield fault
+    else:
+        yield from (_Fault(where, why) for where, why in resource_faults(whole, field))
 
 
 def _pod_spec(spec: PodSpec, field: str) -> Iterator[ShapeFault]:

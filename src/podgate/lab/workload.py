@@ -14,7 +14,9 @@ from typing import Any
 
 import msgspec
 
+from podgate.lab.cgroups import Cgroups, Group
 from podgate.lab.containers import Installation, Program, command_in, program, root
+from podgate.lab.limits import limits_of
 from podgate.lab.placement import Volumes
 from podgate.lab.places import Places
 from podgate.lab.podenv import Objects, Surroundings
@@ -40,6 +42,9 @@ class Lab:
         self.installation = installation
         self.now = now
         self.warn = warn
+        self.cgroups = Cgroups(places, warn)
+        if installation.limits:
+            self.cgroups.make()
 
 
 class Running:
@@ -63,6 +68,7 @@ class Running:
         self._programs: dict[str, Program] = {}
         self._children: dict[str, Child] = {}
         self._remains: dict[str, Remains] = {}
+        self._groups: dict[str, Group] = {}
         self._grace = float(spec.termination_grace_period_seconds)
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -103,7 +109,8 @@ class Running:
     ) -> Child:
         """Start a command in a running container. Raises StartError, KeyError for a container that does not run."""
         child, main = self._children[container], self._programs[container]
-        return start_in(command_in(main, words, more), self._sandbox.child.pid, child.pid, streams)
+        group = self._groups[container]
+        return start_in(command_in(main, words, more), self._sandbox.child.pid, child.pid, streams, group.entries)
 
     # --- the life ---------------------------------------------------------------------------------------------
 
@@ -172,12 +179,12 @@ class Running:
             child = self._start(container)
             if child is not None:
                 code = await self._attend(container, child, stopping)
-                self._sweep(container)
+                killed = await self._sweep(container)
                 last = stopping.is_set() or not restarts(policy, code)
-                reason = "Completed" if code == 0 else "Error"
+                reason = "OOMKilled" if killed else "Completed" if code == 0 else "Error"
                 self._set(
-                    container.name, state="terminated", reason=reason, message="", exit_code=code, for_good=last,
-                    ready=False, started=False, since=self._lab.now(), pid=0,
+                    container.name, state="terminated", reason=reason, message="", exit_code=code, end=reason,
+                    for_good=last, ready=False, started=False, since=self._lab.now(), pid=0,
                 )  # fmt: skip
                 if last:
                     return
@@ -206,14 +213,18 @@ class Running:
             return None
         ref = self.workload.ref
         log = self._lab.places.container_log(ref.namespace, ref.name, container.name)
+        group = self._lab.cgroups.group(limits_of(container.resources), f"{ref.name}.{container.name}")
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            child = start(made, self._sandbox.child.pid, steps, str(self._lab.places.volatile), str(log))
+            child = start(
+                made, self._sandbox.child.pid, steps, str(self._lab.places.volatile), str(log), groups=group.entries
+            )
         except (StartError, OSError) as error:
+            group.remove()
             self._set(container.name, state="waiting", reason="RunContainerError", message=str(error))
             return None
         self._programs[container.name], self._children[container.name] = made, child
-        self._remains[container.name] = Remains(child.pid)
+        self._remains[container.name], self._groups[container.name] = Remains(child.pid), group
         self._set(
             container.name, state="running", reason="", message="", since=self._lab.now(), pid=child.pid,
             started=container.startup_probe is None,
@@ -284,11 +295,19 @@ class Running:
 
         return verdicts(probe, container, place, run, eager=eager)
 
-    def _sweep(self, container: Container) -> None:
-        """Kill what a container's main process left behind: whoever shares its mount namespace."""
+    async def _sweep(self, container: Container) -> bool:
+        """Kill what a container's main process left behind: whoever shares its mount namespace.
+
+        Gives whether one of its processes was killed for want of memory, which container runtimes make the reason.
+        """
         del self._children[container.name]
         with self._remains.pop(container.name) as remains:
             remains.kill()
+        group = self._groups.pop(container.name)
+        killed = group.was_killed()
+        if not await group.emptied():
+            self._lab.warn(f"{self.workload.ref}: the cgroup of container {container.name} still has processes")
+        return killed
 
     def _set(self, name: str, **fields: Any) -> None:
         before = self.states[name]
