@@ -7,14 +7,13 @@ Invariant: a test lists what this module and a feature's server load; nothing he
 
 import asyncio
 import gc
-import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import KeptDirectory
@@ -31,7 +30,10 @@ from podgate.sources.constant import Constant
 from podgate.sources.files import FileSource
 from podgate.sources.machine import MachineSource
 
-NODE_VARIABLE = "NODE_NAME"
+NODE_VARIABLE: Final = "NODE_NAME"
+
+_NOWHERE: Final = Path("/nonexistent")
+"""Where such a feature keeps things between starts: it compiles from its files alone, so there is nothing to keep."""
 
 
 class Server(Protocol):
@@ -61,14 +63,6 @@ class Server(Protocol):
         ...
 
 
-class _NothingKept(KeptDirectory):
-    """What a feature keeps that compiles from its files alone."""
-
-    def load(self) -> Mapping[str, bytes]:
-        """Give nothing."""
-        return {}
-
-
 def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
     """Run until SIGTERM; give the exit code: 1 when a port is taken, or another one runs on this node."""
     log = stderr_log(environ)
@@ -81,7 +75,7 @@ def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
     names = [step.name for step in steps]
     status = Status(server.name, names, log, live=lambda: chain.from_iterable(step.live() for step in steps))
     log.info("starting", feature=server.name, node=node_name)
-    host = Host(work, sources, _NothingKept(Path(os.devnull)), status)
+    host = Host(work, sources, KeptDirectory(_NOWHERE), status)
     try:
         with only_one(server.name) as claim, asyncio.Runner(loop_factory=_new_loop()) as runner:
             code = runner.run(_serve(host, settings.metrics_addr, status, claim))

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from podgate.joints import (
     Inputs,
     QuestionError,
     SourceError,
+    Step,
 )
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
@@ -166,16 +167,8 @@ async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> 
 
 async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     """Remove what is ours, and what was kept; a step that fails does not hold up the others."""
-    plans: list[tuple[str, Any]] = []
-    failures: list[str] = []
     with only_one(feature.name):
-        for step in feature.steps(settings):
-            try:
-                plans.append((step.name, await bring_to(step, step.empty)))
-            except ApplyError as error:
-                failures.append(f"{step.name}: {error}")
-        if failures:
-            raise ApplyError("\n".join(failures))
+        plans = await _emptied(feature.steps(settings))
         # A feature that keeps nothing has no such option.
         state_dir = getattr(settings, "state_dir", "")
         forgot = bool(state_dir) and _forget(state_dir)
@@ -183,6 +176,20 @@ async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     lines = [f"{row['step']}: {row['removed']}" for row in rows if row["removed"]]
     lines += [f"{state_dir}: removed what was kept there"] if forgot else []
     return Answered("\n".join(lines) or "nothing of ours was there", {"steps": rows, "kept_removed": forgot})
+
+
+async def _emptied(steps: Iterable[Step[Any, Any, Any]]) -> list[tuple[str, Any]]:
+    """Bring every step to nothing; give what each did. Raises ApplyError with all failures, after all were tried."""
+    plans: list[tuple[str, Any]] = []
+    failures: list[str] = []
+    for step in steps:
+        try:
+            plans.append((step.name, await bring_to(step, step.empty)))
+        except ApplyError as error:
+            failures.append(f"{step.name}: {error}")
+    if failures:
+        raise ApplyError("\n".join(failures))
+    return plans
 
 
 def _forget(state_dir: str) -> bool:
@@ -201,7 +208,8 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
     found = origin_of(settings, environ)
     locator = Locator(manifests_of(found))
     steps = feature.steps(settings)
-    status = Status(feature.name, [step.name for step in steps], log)
+    optional = [step.name for step in steps if not step.essential]
+    status = Status(feature.name, [step.name for step in steps], log, optional=optional)
     following = follow(found, watches, environ, status.watch)
     sources = Sources(
         objects=following.source,
@@ -221,8 +229,7 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
     with only_one(feature.name) as claim:
         code = asyncio.run(_serve(host, settings, status, claim))
         if settings.clean_on_exit:
-            for step in steps:
-                asyncio.run(bring_to(step, step.empty))
+            asyncio.run(_emptied(steps))
             log.info("cleaned")
     log.info("stopped", rules="removed" if settings.clean_on_exit else "stay in force")
     return code

@@ -244,6 +244,28 @@ def test_once_writes_and_ends_and_says_by_its_exit_code_whether_all_is_well(
         assert (tmp_path / "value").read_text() == state
 
 
+def test_once_gives_up_when_inputs_do_not_come_and_says_which(tmp_path: Path) -> None:
+    async def run() -> Rig:
+        rig = Rig(tmp_path)
+        assert await rig.host.run(rig.stop, once=True, listen={}) == 1
+        return rig
+
+    assert any(message.startswith("no files within") for message in run_virtual(run()).messages())
+
+
+def test_once_can_be_stopped_while_it_waits(tmp_path: Path) -> None:
+    async def run() -> None:
+        rig = Rig(tmp_path)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(rig.host.run(rig.stop, once=True, listen={}))
+            await asyncio.sleep(1)
+            rig.stop.set()
+            async with asyncio.timeout(1):
+                assert await task == 1
+
+    run_virtual(run())
+
+
 def test_a_bug_in_a_task_ends_the_host(tmp_path: Path) -> None:
     async def run() -> None:
         rig = Rig(tmp_path)

@@ -42,6 +42,16 @@ def test_the_first_heal_is_at_once_and_the_next_one_waits_for_the_gap() -> None:
     assert pace.wait(10.0 + HEAL_GAP + 0.001) == 0
 
 
+def test_something_newer_than_what_failed_may_be_tried_at_once_but_a_heal_keeps_its_gap() -> None:
+    pace = Pace()
+    for _ in range(8):
+        pace = pace.failed(10.0, 0.0)
+    assert pace.wait(10.0) == LAST_RETRY
+    assert pace.renewed().wait(10.0) == 0
+    healed = Pace().committed(10.0, healed=True).failed(10.0, 0.0).failed(10.0, 0.0).failed(10.0, 0.0)
+    assert 0 < healed.renewed().wait(10.0) <= HEAL_GAP + 1e-9
+
+
 @given(st.lists(st.sampled_from(["failed", "committed", "healed", "drifted"]), max_size=30), st.floats(0, 1))
 def test_no_history_makes_a_step_wait_longer_than_the_bound(history: list[str], jitter: float) -> None:
     pace, now = Pace(), 50.0

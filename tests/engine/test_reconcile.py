@@ -42,8 +42,10 @@ class Rig:
         )
         two: AnyStep = Step("second", self.second, lambda states: states.second, {}, after=("first",))
         self.board: Board[States] = Board((one, two))
+        self.published: list[State] = []
 
     def publish(self, first: State, second: State | None = None, resync: float | None = None) -> None:
+        self.published.append(first)
         self.board.publish(Compiled(States(first, second or {}, resync)))
 
     async def settled(self, seconds: float = 60.0) -> None:
@@ -241,6 +243,56 @@ def test_the_first_commit_of_a_process_is_no_change_to_follow() -> None:
     assert play(story).follower.followed == []
 
 
+def test_a_change_whose_answer_was_lost_is_followed_all_the_same() -> None:
+    async def story(rig: Rig) -> None:
+        rig.publish({"a": "0"})
+        await rig.settled()
+        rig.first.fail_answers = 1
+        rig.publish({"a": "1"})
+        await rig.settled()
+        await asyncio.sleep(5.0)
+
+    assert play(story).follower.followed == [(States({"a": "0"}), States({"a": "1"}))]
+
+
+def test_a_corrected_state_does_not_wait_for_the_back_off_of_the_refused_one() -> None:
+    async def story(rig: Rig) -> None:
+        rig.first.fail_applies = 9
+        rig.publish({"a": "wrong"})
+        await asyncio.sleep(40.0)
+        rig.first.fail_applies = 0
+        rig.publish({"a": "right"})
+        await rig.settled(0.1)
+
+    play(story)
+
+
+def test_drift_is_told_once_until_it_is_put_right() -> None:
+    async def story(rig: Rig) -> None:
+        rig.publish({"a": "1"})
+        await rig.settled()
+        rig.first.fail_reads = 3
+        for number in range(20):
+            rig.first.drift("a", str(number))
+        await rig.settled()
+        rig.first.drift("a", None)
+        await rig.settled()
+
+    assert len(play(story).heard.drifts) == 2
+
+
+def test_a_step_that_only_clears_up_holds_nothing_up() -> None:
+    target = FakeTarget({"foreign": "1"})
+    target.fail_reads = 1_000
+    chosen: AnyStep = Step("chosen", FakeTarget(), lambda states: states.first, {})
+    clearing: AnyStep = Step("clearing", target, lambda _states: {}, {}, after=("chosen",), essential=False)
+    board: Board[States] = Board((chosen, clearing))
+    board.publish(Compiled(States({"a": "1"})))
+    assert not board.settled()
+    board.commit("chosen", 1)
+    assert board.settled()
+
+
 def test_a_failing_follower_never_blocks_its_step() -> None:
     async def story(rig: Rig) -> None:
         rig.publish({"a": "0"})
@@ -274,10 +326,15 @@ async def unroll(rig: Rig, names: tuple[str, ...], pause: float) -> None:
 
 
 def assert_followed(rig: Rig) -> None:
-    """Every change was followed: the chain ends in the newest states."""
+    """Every change was followed, without a gap, from the first commit to the newest states."""
     assert rig.board.compiled is not None
-    if rig.follower.followed:
-        assert rig.follower.followed[-1][1].first == rig.board.compiled.states.first
+    newest = rig.board.compiled.states.first
+    ends = [after.first for _, after in rig.follower.followed]
+    starts = [before.first for before, _ in rig.follower.followed]
+    committed = [rig.published[applied.generation - 1] for applied in rig.heard.commits if applied.step == "first"]
+    assert starts[1:] == ends[:-1]
+    assert (starts[:1] or committed[:1]) == committed[:1]
+    assert (ends[-1:] or committed[:1]) == [newest]
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.005, 0.5])

@@ -17,6 +17,21 @@ with only_one(sys.argv[1]):
 """
 
 
+SQUAT = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as claim:
+    claim.bind("\\0podgate-" + sys.argv[1])
+    claim.listen()
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def anybodys_python() -> str:
+    """Give an interpreter that other users can run: the virtual environment's may lie in a private home."""
+    return next(path for path in ("/usr/bin/python3", sys.executable) if os.access(path, os.X_OK))
+
+
 def test_a_second_claim_is_refused_and_names_the_holder() -> None:
     feature = f"test-{os.getpid()}"
     refused = pytest.raises(AlreadyRunningError, match=rf"podgate {feature} .*process {os.getpid()}")
@@ -31,6 +46,18 @@ def test_the_holder_is_named_however_often_it_was_asked_before() -> None:
             with pytest.raises(AlreadyRunningError, match=rf"process {os.getpid()}"), only_one(feature):
                 pass
             answered(claim)
+
+
+@pytest.mark.kernel
+def test_a_claim_that_somebody_without_rights_took_stops_nobody() -> None:
+    feature = f"test-squatted-{os.getpid()}"
+    command = ["setpriv", "--reuid", "65534", "--clear-groups", anybodys_python(), "-c", SQUAT, feature]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as squatter:
+        assert squatter.stdout is not None
+        assert squatter.stdout.readline() == "held\n"
+        with only_one(feature):
+            pass
+        squatter.kill()
 
 
 def test_a_claim_ends_with_its_block_and_others_are_free() -> None:

@@ -34,6 +34,7 @@ class FakeTarget:
         self.state: dict[str, str] = dict(state or {})
         self.fail_reads = 0
         self.fail_applies = 0
+        self.fail_answers = 0  # applies that do their work and then fail to say so
         self.fail_watches = 0
         self.reads = 0
         self.plans: list[FakePlan] = []
@@ -68,6 +69,9 @@ class FakeTarget:
             self.fail_applies -= 1
             raise ApplyError("applying failed half-way")
         self.plans.append(plan)
+        if self.fail_answers:
+            self.fail_answers -= 1
+            raise ApplyError("the answer was lost")
         return refused
 
     async def signals(self) -> AsyncIterator[Signal]:

@@ -1,7 +1,8 @@
 """The host of one feature: one task group that merges sources, compiles, drives the steps and serves the pages.
 
 Here: the order of start and stop, the last good configuration across restarts. Not here: what is compiled or written.
-Invariant: nothing is applied before every source has given its first value; what is kept was committed first.
+Invariant: nothing is applied before every source has given its first value; what is on disk as the last good
+configuration was committed first.
 """
 
 import asyncio
@@ -25,6 +26,9 @@ from podgate.model.snapshot import Snapshot
 from podgate.observe.pages import Listen, Page, PageServer
 
 StatesT = TypeVar("StatesT")
+
+ONCE_SECONDS: Final = 60.0
+"""Seconds for which ``--once`` waits for its inputs: nothing stands behind it that would try again."""
 
 RETRY: Final = 2.0
 """Seconds until a source that failed, an address that was in use or a directory that was full is tried again."""
@@ -77,13 +81,15 @@ class Host(Generic[StatesT]):
         """Run until ``stop`` is set, or with ``once`` until all is written; give the exit code (0: all is well)."""
         self._inputs = msgspec.structs.replace(self._inputs, kept=await self._load_kept())
         async with asyncio.TaskGroup() as group:
-            work = group.create_task(self._run(listen), name="work")
+            tasks = [
+                group.create_task(self._run(listen), name="work"),
+                group.create_task(self._until_refused(stop), name="refusals"),
+            ]
             if once:
-                group.create_task(self._until_written(stop), name="once")
-            refusals = group.create_task(self._until_refused(stop), name="refusals")
+                tasks.append(group.create_task(self._until_written(stop), name="once"))
             await stop.wait()
-            work.cancel()
-            refusals.cancel()
+            for task in tasks:
+                task.cancel()
         return 1 if self._is_refused or (once and self._status.unready()) else 0
 
     async def _run(self, listen: Mapping[Listen, Mapping[str, Page]]) -> None:
@@ -98,6 +104,14 @@ class Host(Generic[StatesT]):
                 group.create_task(self._serve(address, pages), name=f"pages {address}")
 
     async def _until_written(self, stop: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(ONCE_SECONDS):
+                await self._board.newer(0)
+        except TimeoutError:
+            missing = ", ".join(field for field in Sources.__struct_fields__ if field not in self._given)
+            self._status.fault("inputs", f"no {missing} within {ONCE_SECONDS:.0f} s: nothing was written", "NoInputs")
+            stop.set()
+            return
         while not (self._board.settled() or self._status.worst_streak() >= PATIENCE):
             await self._status.next_news()
         if self._board.settled():
@@ -175,21 +189,17 @@ class Host(Generic[StatesT]):
 
     async def _load_kept(self) -> Mapping[str, bytes]:
         """Give what was kept: from the state directory, else read back from our own state in the targets."""
-        try:
-            kept = self._kept.load()
-        except OSError as error:
-            self._status.fault(
-                "state directory", f"{self._kept.path}: cannot be read ({error.strerror})", "StateNotKept"
-            )
-            kept = {}
+        kept, faults = self._kept.load()
+        for path, why in faults.items():
+            self._status.fault(f"kept {path}", f"{path}: cannot be read ({why}), and is not used", "StateNotKept")
         self._saved = kept
-        if kept:
+        if kept and not faults:
             return kept
         states: dict[str, Any] = {}
         for step in self._work.steps:
             with contextlib.suppress(ApplyError):  # the step itself meets and reports it again
                 states[step.name] = await step.target.read()
-        return self._work.recover(states)
+        return {**self._work.recover(states), **kept}
 
     async def _serve(self, address: Listen, pages: Mapping[str, Page]) -> None:
         server = PageServer(pages)

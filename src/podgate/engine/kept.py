@@ -4,10 +4,15 @@ Here: reading and writing a directory of small files. Not here: what is in them,
 Invariant: a file is whole or absent, readable by its owner alone, and never half of a newer one.
 """
 
+import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from podgate.linux.atomic import write_atomic
+
+MAX_BYTES: Final = 16 << 20
+"""What a kept file may hold: 10,000 entries with their origins are about one MiB."""
 
 
 class KeptDirectory:
@@ -16,13 +21,31 @@ class KeptDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def load(self) -> Mapping[str, bytes]:
-        """Read everything. Raises OSError when it is there but cannot be read; an absent directory is empty."""
+    def load(self) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+        """Read every file; give also what cannot be read, and why. An absent directory is empty.
+
+        What is no file of ours is passed over: hidden names, folders (``lost+found``), pipes, links.
+        """
         try:
-            names = sorted(entry.name for entry in self.path.iterdir() if not entry.name.startswith("."))
+            entries = sorted(self.path.iterdir())
         except FileNotFoundError:
-            return {}
-        return {name: (self.path / name).read_bytes() for name in names}
+            return {}, {}
+        except OSError as error:
+            return {}, {str(self.path): error.strerror or str(error)}
+        kept: dict[str, bytes] = {}
+        faults: dict[str, str] = {}
+        for path in entries:
+            try:
+                found = path.lstat()
+                if path.name.startswith(".") or not stat.S_ISREG(found.st_mode):
+                    continue
+                if found.st_size > MAX_BYTES:
+                    faults[str(path)] = f"it is larger than {MAX_BYTES >> 20} MiB"
+                    continue
+                kept[path.name] = path.read_bytes()
+            except OSError as error:
+                faults[str(path)] = error.strerror or str(error)
+        return kept, faults
 
     def save(self, entries: Mapping[str, bytes]) -> None:
         """Write each entry atomically, mode 0600. Raises OSError."""

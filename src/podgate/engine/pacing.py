@@ -44,6 +44,10 @@ class Pace(Frozen, frozen=True):
         """Allow the heal at once, unless the last one was less than the gap ago."""
         return Pace(self.failures, max(self.not_before, self.healed_at + HEAL_GAP), self.healed_at)
 
+    def renewed(self) -> "Pace":
+        """Allow an attempt for something newer than what failed; the gap between heals stays."""
+        return Pace(self.failures, min(self.not_before, self.healed_at + HEAL_GAP), self.healed_at)
+
     def wait(self, now: float) -> float:
         """Seconds until the next attempt is allowed; 0 for now."""
         return max(0.0, self.not_before - now)

@@ -68,6 +68,7 @@ class Board(Generic[StatesT]):
         self.committed: dict[str, int] = {step.name: 0 for step in steps}
         self._bells = {step.name: asyncio.Event() for step in steps}
         self._commits = asyncio.Event()
+        self._newer = asyncio.Event()
 
     def publish(self, compiled: Compiled[StatesT]) -> None:
         """Make a compiled the newest and wake every step."""
@@ -75,6 +76,13 @@ class Board(Generic[StatesT]):
         self.compiled = compiled
         for bell in self._bells.values():
             bell.set()
+        self._newer.set()
+        self._newer = asyncio.Event()
+
+    async def newer(self, generation: int) -> None:
+        """Wait until there is a newer generation than this one."""
+        while self.generation <= generation:
+            await self._newer.wait()
 
     def commit(self, step: str, generation: int) -> None:
         """Note what a step committed and wake the steps that wait for it."""
@@ -91,12 +99,9 @@ class Board(Generic[StatesT]):
         return self._bells[step]
 
     def settled(self) -> bool:
-        """Say whether every step has committed the newest generation."""
-        return self.compiled is not None and all(done == self.generation for done in self.committed.values())
-
-    def ready(self) -> bool:
-        """Say whether every step has committed at least once."""
-        return all(done > 0 for done in self.committed.values())
+        """Say whether every essential step has committed the newest generation."""
+        essential = (step.name for step in self.steps if step.essential)
+        return self.compiled is not None and all(self.committed[name] == self.generation for name in essential)
 
     async def next_commit(self) -> None:
         """Wait until some step commits a generation."""
@@ -123,7 +128,9 @@ class StepTask(Generic[StatesT, S, P]):
         self._have: S | None = None  # None: unknown
         self._wanted: S | None = None  # what was committed last, whatever became of it
         self._states: StatesT | None = None  # the states that this was part of, for followers
+        self._tried = 0  # the generation of the last attempt
         self._drifted = False
+        self._told = False  # of drift, since the last commit
         self._read_at = 0.0
         self._refused: dict[Key, str] = {}
         self._followers = tuple(FollowerTask(follower, step.name, report, jitter) for follower in step.followers)
@@ -160,7 +167,9 @@ class StepTask(Generic[StatesT, S, P]):
         if isinstance(signal, Drifted):
             self._have, self._drifted = None, True
             self._pace = self._pace.drifted()
-            self._report.drifted(self._step.name, signal.what)
+            if not self._told:
+                self._told = True
+                self._report.drifted(self._step.name, signal.what)
             self._bell.set()
         elif isinstance(signal, Refused):
             self._refused[signal.key] = signal.why
@@ -181,8 +190,13 @@ class StepTask(Generic[StatesT, S, P]):
                 await self._bell.wait()
         except TimeoutError:
             self._have, self._read_at = None, loop.time()
-        while (seconds := self._pace.wait(loop.time())) > 0:  # noqa: ASYNC110 - drift moves the pace meanwhile
-            await asyncio.sleep(seconds)
+        while (seconds := self._pace.wait(loop.time())) > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._board.newer(self._tried)
+            except TimeoutError:
+                continue  # drift may have moved the pace meanwhile
+            self._tried, self._pace = self._board.generation, self._pace.renewed()
 
     def _until_check(self, now: float) -> float | None:
         """Seconds until everything is read again although nothing rings; None for never."""
@@ -201,7 +215,7 @@ class StepTask(Generic[StatesT, S, P]):
         if compiled is None:
             return
         want, full = step.want(compiled.states), self._have is None
-        self._drifted = False
+        self._drifted, self._tried = False, generation
         try:
             have = self._have if self._have is not None else await step.target.read()
             plan = step.target.diff(have, want)
@@ -212,15 +226,17 @@ class StepTask(Generic[StatesT, S, P]):
             self._bell.set()
             self._report.failed(step.name, error, self._pace.failures)
             return
+        # An apply may have done its work although its answer failed: then there is no plan, and still a change.
+        changed = bool(plan) or want != self._wanted
         healed = full and bool(plan) and want == self._wanted
         self._have = None if self._drifted else want  # drift that arrived meanwhile makes it unknown again
-        self._wanted = want
+        self._wanted, self._told = want, self._drifted
         self._read_at = started if full else self._read_at
         self._pace = self._pace.committed(loop.time(), healed=healed)
         self._note_refusals(plan, refused, full=full)
         self._report.applied(Applied(step.name, generation, str(plan) if plan else "", loop.time() - started, healed))
         board.commit(step.name, generation)
-        if plan and self._states is not None:
+        if changed and self._states is not None:
             for follower in self._followers:
                 follower.follow(self._states, compiled.states)
         self._states = compiled.states

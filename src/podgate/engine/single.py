@@ -6,10 +6,12 @@ Invariant: whoever holds the claim is alive, so there is no stale lock to clean 
 
 import contextlib
 import errno
+import os
 import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 
 class AlreadyRunningError(Exception):
@@ -32,9 +34,13 @@ def only_one(feature: str) -> Iterator[socket.socket]:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            raise AlreadyRunningError(
-                f"podgate {feature} is already running on this node ({_holder(name)}): stop it first"
-            ) from error
+            holder = _holder(name)
+            if holder.is_trusted:
+                raise AlreadyRunningError(
+                    f"podgate {feature} is already running on this node ({holder}): stop it first"
+                ) from error
+            # Anybody on the node's network may bind a name: one who could not run podgate keeps nobody from running it.
+            claim.bind("")
         claim.listen()
         claim.setblocking(False)
         yield claim
@@ -47,13 +53,30 @@ def answered(claim: socket.socket) -> None:
             claim.accept()[0].close()
 
 
-def _holder(name: str) -> str:
+class Holder(NamedTuple):
+    """Who holds a claim; ``pid`` 0: in another process namespace, None: not known."""
+
+    pid: int | None
+    uid: int | None
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it may be an agent: root's, this user's, or not known."""
+        return self.uid is None or self.uid in (0, os.geteuid())
+
+    def __str__(self) -> str:
+        if self.pid is None:
+            return "its process id is not known"
+        return f"process {self.pid}" if self.pid else "in another process namespace"
+
+
+def _holder(name: str) -> Holder:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.settimeout(1.0)
         try:
             peer.connect(name)
             credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         except OSError:
-            return "its process id is not known"
-    pid = int(struct.unpack("3i", credentials)[0])
-    return f"process {pid}" if pid else "in another process namespace"
+            return Holder(None, None)
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return Holder(pid, uid)

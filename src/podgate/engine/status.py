@@ -32,7 +32,9 @@ class Status:
         steps: Sequence[str],
         log: Log,
         clock: Callable[[], float] = time.time,
+        *,
         live: Callable[[], Iterable[Reading]] = tuple,
+        optional: Iterable[str] = (),
     ) -> None:
         self._prefix = f"podgate_{feature}"
         self._log = log
@@ -43,6 +45,7 @@ class Status:
         self._failures: dict[str, tuple[int, ApplyError]] = {}
         self._committed: dict[str, tuple[int, float]] = {}
         self._steps = tuple(steps)
+        self._optional = frozenset(optional)
         self._refused: dict[str, Mapping[Key, str]] = {}
         self._waiting = "waiting for its inputs"
         self._degraded = ""
@@ -180,15 +183,20 @@ class Status:
 
     def worst_streak(self) -> int:
         """Give the number of failures in a row of the step that fares worst."""
-        return max((failures for failures, _ in self._failures.values()), default=0)
+        return max((failures for _, failures, _ in self._essential_failures()), default=0)
+
+    def _essential_failures(self) -> list[tuple[str, int, ApplyError]]:
+        failures = sorted(self._failures.items())
+        return [(step, count, error) for step, (count, error) in failures if step not in self._optional]
 
     def unready(self) -> tuple[str, ...]:
         """Give the reasons why the feature is not ready; empty when it is."""
         reasons = [self._waiting] if self._waiting else []
-        reasons += [f"{step} has not been written yet" for step in self._steps if step not in self._committed]
+        waited = (step for step in self._steps if step not in self._optional)
+        reasons += [f"{step} has not been written yet" for step in waited if step not in self._committed]
         reasons += [
             f"{step} failed {failures} times: {error}"
-            for step, (failures, error) in sorted(self._failures.items())
+            for step, failures, error in self._essential_failures()
             if failures >= PATIENCE
         ]
         if self._degraded:

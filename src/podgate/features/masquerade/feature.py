@@ -214,14 +214,14 @@ def _step(
     if binary is None:
         table = NftablesTarget(family, TABLE)
         empty = State.absent(family, TABLE)
-        return Step(name, table, lambda states: states.nftables_of(family), empty, after, followers, resync)
+        return Step(name, table, lambda states: states.nftables_of(family), empty, after, followers, resync, chosen)
     chains = IptablesTarget(family, binary, OWNERS, recorded=recorded, clears=not chosen)
 
     def want(states: States) -> IptablesState:
         return msgspec.structs.replace(states.iptables_of(backend, family), recorded=recorded)
 
     nothing = IptablesState(family, binary, recorded=recorded)
-    return Step(name, chains, want, nothing, after, followers, resync)
+    return Step(name, chains, want, nothing, after, followers, resync, chosen)
 
 
 def _judge(family: Family, cut_tcp: bool, before: States, after: States) -> Judge | None:
