@@ -69,9 +69,9 @@ def usage() -> str:
     return "\n".join(lines) + f"\nThis is podgate {__version__}: podgate metadata run --help shows more.\n"
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run as metadata-proxy; give the exit code."""
-    flags = read_flags(argv)
+    flags = read_flags(sys.argv[1:] if argv is None else argv)
     if flags.wrong or flags.asks_help:
         sys.stderr.write(f"{flags.wrong}\n{usage()}" if flags.wrong else usage())
         return 2 if flags.wrong else 0
@@ -88,4 +88,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

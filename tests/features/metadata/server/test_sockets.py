@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from podgate.features.metadata.server.client import keep_alive, original_destination
+from podgate.features.metadata.server.client import NEVER
 from podgate.features.metadata.server.limits import Limits
 from podgate.features.metadata.server.pool import Address, Pool
 from podgate.features.metadata.server.proxy import _lifetime
+from podgate.features.metadata.server.sockets import has_closed, keep_alive, original_destination
 from podgate.features.metadata.server.upstream import upstream_socket
 from tests.support.metadata_upstream import KUBE_ENV, ZONE
 from tests.support.netns import NetNamespace, netns
@@ -35,7 +36,10 @@ def test_a_connection_that_nobody_redirected_has_no_original_destination() -> No
             assert original_destination(accepted) in ("", "127.0.0.1")
             keep_alive(accepted)
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert client.fileno() > 0
+            assert not has_closed(accepted)
+            client.shutdown(socket.SHUT_WR)
+            assert poll(lambda: has_closed(accepted))
+    assert Limits().answer < NEVER
     assert original_destination(None) == ""
 
 

@@ -7,14 +7,13 @@ what is written to a client belongs to the request whose turn it is.
 """
 
 import asyncio
-import socket
-import struct
 from typing import TYPE_CHECKING, Final, cast
 
 from podgate.features.metadata.clients import source_text
 from podgate.features.metadata.head import NeedMore, Refused, read_head
 from podgate.features.metadata.server.answers import AnswerHead
 from podgate.features.metadata.server.decisions import Decision, framing_refusal
+from podgate.features.metadata.server.sockets import has_closed, keep_alive, limit_hops, original_destination
 from podgate.features.metadata.server.upstream import Upstream
 from podgate.features.metadata.verdict import answer
 
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 
 NEVER: Final = float("inf")
 
-_SO_ORIGINAL_DST: Final = 80
-"""linux/netfilter_ipv4.h, and IP6T_SO_ORIGINAL_DST of linux/netfilter_ipv6/ip6_tables.h: the same number."""
-
-_CLOSE_WAIT: Final = 8
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -358,16 +353,11 @@ class Client(asyncio.BufferedProtocol):
         """Say whether a client that is not read has closed its side: tcp(7), TCP_INFO."""
         if not self._is_paused or self.decision is None:
             return False
-        sock: socket.socket | None = self._transport.get_extra_info("socket")
-        return sock is not None and sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _CLOSE_WAIT
+        return has_closed(self._transport.get_extra_info("socket"))
 
     def limit_hops(self, hops: int) -> None:
         """Let packets of this connection be forwarded at most ``hops`` - 1 times (ip(7), IP_TTL)."""
-        sock: socket.socket = self._transport.get_extra_info("socket")
-        if ":" in self.source:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, hops)
-        else:
-            sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, hops)
+        limit_hops(self._transport.get_extra_info("socket"), hops)
 
     def owner(self, decision: Decision) -> str:
         """Give whom a token is bound to: the Pod, or the address when the Pod is not known."""
@@ -402,26 +392,3 @@ class Client(asyncio.BufferedProtocol):
         if not self._is_paused and not self._transport.is_closing():
             self._is_paused = True
             self._transport.pause_reading()
-
-
-def original_destination(sock: socket.socket | None) -> str:
-    """Give the address that a redirected connection was meant for; empty when nobody redirected it."""
-    if sock is None:
-        return ""
-    try:
-        if sock.family == socket.AF_INET6:
-            raw = sock.getsockopt(socket.IPPROTO_IPV6, _SO_ORIGINAL_DST, 28)
-            return socket.inet_ntop(socket.AF_INET6, raw[8:24])
-        raw = sock.getsockopt(socket.IPPROTO_IP, _SO_ORIGINAL_DST, 16)
-    except OSError:
-        return ""
-    return socket.inet_ntop(socket.AF_INET, struct.unpack("4x4s8x", raw)[0])
-
-
-def keep_alive(sock: socket.socket | None) -> None:
-    """Have the kernel find out about peers that are gone without a word: after two minutes of silence (tcp(7))."""
-    if sock is None:
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4)):
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
