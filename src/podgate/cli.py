@@ -52,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from podgate.lab import cli as lab  # noqa: PLC0415 - an agent never loads the lab
 
         return lab.main(words[1:])
+    if words[:2] == ["metadata", "kube-up"]:
+        return _kube_up(words[2:])
     if len(words) > 1 and words[1] == "run" and words[0] in SERVERS and not {"-h", "--help"} & set(words):
         return _serve(words[0], words[2:])
     parser, chosen = _parser(words)
@@ -95,6 +97,16 @@ def _serve(name: str, words: Sequence[str]) -> int:
             print(f"podgate {name} run: {problem}", file=sys.stderr)
         return 2
     return servers.run(server, settings, os.environ)
+
+
+def _kube_up(words: Sequence[str]) -> int:
+    """Do what the cluster scripts did for metadata-proxy: a verb that one feature alone has."""
+    from podgate.features.metadata import kube_up  # noqa: PLC0415 - as verbs above
+
+    said = kube_up.answer(words, os.environ, sys.stdin.read)
+    sys.stdout.write(said.out)
+    sys.stderr.write(said.complaint)
+    return said.code
 
 
 def _refuse(feature: str, verb: str, unknown: Sequence[str]) -> int:
