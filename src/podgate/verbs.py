@@ -35,8 +35,9 @@ from podgate.joints import (
 )
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
+from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
-from podgate.observe.pages import Listen, Page, parse_listen
+from podgate.observe.pages import Page
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine

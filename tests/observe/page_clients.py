@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from podgate.observe.pages import TEXT, Answer, Listen, PageServer
+from podgate.observe.listen import Listen
+from podgate.observe.pages import TEXT, Answer, PageServer
 
 LOOPBACK = Listen("127.0.0.1", 0)
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

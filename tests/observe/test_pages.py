@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from podgate.observe.pages import Listen, PageServer, parse_listen
+from podgate.observe.listen import Listen, parse_listen
+from podgate.observe.pages import PageServer
 from tests.observe.page_clients import GET, LARGE, LAST, connected, one_answer, pages, serving, told, within
 
 ADDRESSES = {

@@ -67,12 +67,12 @@ async def drip(writer: asyncio.StreamWriter, data: bytes) -> None:
     for byte in data:
         writer.write(bytes([byte]))
         await writer.drain()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.02)
 
 
 def test_dripping_bytes_do_not_extend_the_idle_time() -> None:
     async def run() -> None:
-        async with serving(idle=0.3) as port, connected(port) as (_, writer):
+        async with serving(idle=0.1) as port, connected(port) as (_, writer):
             with pytest.raises(ConnectionError):
                 await drip(writer, b"GET /" + b"x" * 200)
 
@@ -88,14 +88,14 @@ def test_a_client_that_does_not_read_holds_one_answer_and_is_then_closed() -> No
         return 200, TEXT, LARGE
 
     async def run() -> None:
-        async with PageServer({"/large": large}, idle=0.5).listening(LOOPBACK) as bound:
+        async with PageServer({"/large": large}, idle=0.1).listening(LOOPBACK) as bound:
             loop = asyncio.get_running_loop()
             with socket.socket() as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 client.setblocking(False)
                 await loop.sock_connect(client, ("127.0.0.1", bound.port))
                 await loop.sock_sendall(client, GET.replace(b"healthz", b"large") * 50)
-                await asyncio.sleep(0.8)
+                await asyncio.sleep(0.2)  # the same loop's clock: the idle time is over before this is
                 received = 0
                 with contextlib.suppress(ConnectionResetError):
                     while data := await loop.sock_recv(client, 2**20):

@@ -23,7 +23,8 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Snapshot
-from podgate.observe.pages import Listen, Page, PageServer
+from podgate.observe.listen import Listen
+from podgate.observe.pages import Page, PageServer
 
 StatesT = TypeVar("StatesT")
 

@@ -1,7 +1,7 @@
 """Pages over HTTP: health, readiness and metrics, for probes and scrapers.
 
-Here: a small server for GET and HEAD of a fixed set of paths, and the addresses it listens on.
-Not here: what the pages say; each is a function that is called when somebody asks.
+Here: a small server for GET and HEAD of a fixed set of paths. Not here: reading addresses (listen.py); what the pages
+say: each is a function that is called when somebody asks.
 Invariant: what a client sends costs bounded memory and bounded time: a head of 8 KiB, no body, one request at a time,
 64 connections, 30 s to say something whole or to take what was said.
 """
@@ -9,7 +9,6 @@ Invariant: what a client sends costs bounded memory and bounded time: a head of 
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import os
 import socket
 import stat
@@ -18,7 +17,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, cast
 
 import h11
-import msgspec
+
+from podgate.observe.listen import Listen
 
 HEAD_LIMIT: Final = 8 * 1024
 """Bytes of a request head, as nginx and Apache have it by default."""
@@ -33,62 +33,6 @@ Page = Callable[[], Answer]
 """Makes an answer from what is known already: quick, without I/O."""
 
 TEXT: Final = "text/plain; charset=utf-8"
-
-
-class Listen(msgspec.Struct, frozen=True):
-    """Where to listen: an IP address and a port, or the path of a unix socket."""
-
-    host: str = ""
-    port: int = 0
-    path: str = ""
-
-    def __str__(self) -> str:
-        if self.path:
-            return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_listen(text: str) -> Listen:
-    """Read ``127.0.0.1:10350``, ``[::1]:10350``, ``localhost:10350``, ``10350`` (on 127.0.0.1) or ``unix:/run/x.sock``.
-
-    ``0.0.0.0`` listens on all IPv4 addresses, ``[::]`` on all of both families; no host before the colon is an error.
-    Port 0 lets the kernel choose.
-
-    Raises:
-        ValueError: with what was wrong and what to write instead.
-    """
-    if text.startswith("unix:"):
-        path = text.removeprefix("unix:")
-        # 107 bytes and a NUL: sun_path of sockaddr_un, unix(7).
-        if not path.startswith("/") or "\0" in path or len(os.fsencode(path)) > 107:
-            raise ValueError(
-                f"{text!r}: a unix socket needs an absolute path of at most 107 bytes, as unix:/run/x.sock"
-            )
-        return Listen(path=path)
-    host, colon, port = text.rpartition(":")
-    if not colon or host == "localhost":
-        host = "127.0.0.1"
-    elif host.startswith("[") and host.endswith("]"):
-        host = _address(text, host[1:-1], 6)
-    elif ":" in host:
-        raise ValueError(f"{text!r}: put an IPv6 address in brackets, as [::1]:10350")
-    elif not host:
-        raise ValueError(f"{text!r}: no address; write 127.0.0.1{text} for this machine only, 0.0.0.0{text} for all")
-    else:
-        host = _address(text, host, 4)
-    if not (port.isascii() and port.isdigit() and int(port[:6]) < 65536 and len(port) <= 5):
-        raise ValueError(f"{text!r}: {port!r} is not a port; use a number from 0 to 65535")
-    return Listen(host, int(port))
-
-
-def _address(text: str, host: str, version: int) -> str:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        raise ValueError(f"{text!r}: {host!r} is not an IP address; names are not looked up") from None
-    if address.version != version:
-        raise ValueError(f"{text!r}: only an IPv6 address stands in brackets")
-    return str(address)
 
 
 class PageServer:

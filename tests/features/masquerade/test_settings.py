@@ -34,12 +34,12 @@ def test_the_flags() -> None:
     ]
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:10350", "[::1]:1", ":8080", "localhost:65535", ""])
+@pytest.mark.parametrize("address", ["127.0.0.1:10350", "[::1]:1", "localhost:65535", ""])
 def test_addresses(address: str) -> None:
     assert settings_from(Settings, {"metrics_addr": address}).metrics_addr == address
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", "::1:80", "a:b", "1.2.3.4:\u0663"])
+@pytest.mark.parametrize("address", ["127.0.0.1", ":8080", "127.0.0.1:65536", "::1:80", "a:b", "1.2.3.4:\u0663"])
 def test_addresses_that_are_none(address: str) -> None:
     with pytest.raises(SettingsError, match="--health-addr"):
         settings_from(Settings, {"health_addr": address})

@@ -11,6 +11,7 @@ from podgate.features.masquerade.ports import NotPorts, Ports, read_ports
 from podgate.features.masquerade.to_iptables import CHAIN
 from podgate.model.frozen import Frozen
 from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
+from podgate.observe.listen import parse_listen
 from podgate.targets.iptables.state import chain_name_mistake
 
 _DECIDING: Final = ("run", "render", "plan", "explain", "check")
@@ -140,8 +141,10 @@ class Settings(Frozen, frozen=True):
     def mistakes(self) -> Iterator[str]:
         """Give what the types cannot say: addresses that are none, empty paths."""
         for flag, address in (("--metrics-addr", self.metrics_addr), ("--health-addr", self.health_addr)):
-            if address and not _is_address(address):
-                yield f'{flag} "{address}": write ADDRESS:PORT with a port from 1 to 65535, as 127.0.0.1:10350'
+            try:
+                parse_listen(address or "0")
+            except ValueError as error:
+                yield f"{flag} {error}"
         for flag, path in (("--config", self.config), ("--source", self.source), ("--node-name", self.node_name)):
             if path == "":
                 yield f"{flag} is empty: give a value, or leave the flag out"
@@ -157,10 +160,3 @@ class Settings(Frozen, frozen=True):
             yield f'--to-ports "{self.to_ports}": {error}'
         if not self.state_dir:
             yield "--state-dir is empty: give a folder"
-
-
-def _is_address(text: str) -> bool:
-    host, colon, port = text.rpartition(":")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        return False
-    return bool(colon) and port.isascii() and port.isdecimal() and 0 < int(port) <= 65535
