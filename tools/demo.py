@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools import cluster, demo_masquerade
+from tools import cluster, demo_masquerade, demo_metadata
 from tools.walkthrough import StepNotSeenError, Walkthrough
 
-WALKTHROUGHS = {"masquerade": demo_masquerade.walk}
+WALKTHROUGHS = {"masquerade": demo_masquerade.walk, "metadata": demo_metadata.walk}
 
 
 def main(arguments: list[str]) -> int:
