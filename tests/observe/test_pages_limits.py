@@ -10,7 +10,7 @@ import socket
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.observe.pages import HEAD_LIMIT, TEXT, Answer, PageServer
@@ -146,7 +146,6 @@ WORDS = [
 PIECES = st.lists(st.one_of(st.sampled_from(WORDS), st.binary(max_size=40)), max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(PIECES, min_size=1, max_size=4))
 def test_whatever_clients_send_the_server_answers_the_next_one(clients: list[list[bytes]]) -> None:
     async def run() -> None:

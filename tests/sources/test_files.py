@@ -1,17 +1,16 @@
 """FileSource: real edits of real files, and what arrives.
 
 Here: editors' and kubelet's ways to change a file, directories, paths that come and go, the cost of waiting.
-Not here: the timing rules themselves (test_settling.py). Invariant: a test waits for a value with a deadline;
-only where nothing must arrive does it wait for a time, shorter than what it excludes.
+Not here: the timing rules themselves (test_settling.py).
+Invariant: but for one test, time is virtual: the kernel's events are real and there at once, waiting takes no time, and
+a duration is exact whatever else the machine does.
 """
 
 import asyncio
 import contextlib
 import errno
 import os
-import resource
 import shutil
-import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -19,6 +18,9 @@ import pytest
 
 from podgate.model.files import Directory, FileContent, FileWatch, Missing, Present, Unreadable
 from podgate.sources.files import FileSource, load_files
+from tests.support.asynchronous import in_loop
+from tests.support.virtual_time import in_virtual_time, jumps, now
+from tests.support.volume import Volume
 
 Files = Mapping[str, FileContent]
 
@@ -34,7 +36,7 @@ class Reader:
     async def run(self, values: AsyncIterator[Files]) -> None:
         async for value in values:
             self.values.append(value)
-            self.times.append(time.monotonic())
+            self.times.append(now())
             async with self.news:
                 self.news.notify_all()
 
@@ -60,24 +62,23 @@ def watch(path: Path, pattern: str = "*") -> FileWatch:
     return FileWatch(str(path), pattern)
 
 
+@in_virtual_time
 async def test_the_first_value_comes_at_once(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("one")
-    took = []
-    for _ in range(5):
-        start = time.monotonic()
-        async with reading(watch(tmp_path / "f"), watch(tmp_path / "g")) as reader:
-            took.append(reader.times[0] - start)
-            assert reader.values == [{str(tmp_path / "f"): Present(b"one"), str(tmp_path / "g"): Missing()}]
-    assert min(took) < 0.015, "each start waited"
+    start = now()
+    async with reading(watch(tmp_path / "f"), watch(tmp_path / "g")) as reader:
+        assert reader.times == [start]
+        assert reader.values == [{str(tmp_path / "f"): Present(b"one"), str(tmp_path / "g"): Missing()}]
 
 
+@in_virtual_time
 async def test_an_edit_in_place_a_replacement_and_a_link_arrive(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("one")
     async with reading(watch(path)) as reader:
-        start = time.monotonic()
+        start = now()
         path.write_text("two")
-        assert 0.019 < await reader.until(path, Present(b"two")) - start < 0.5
+        assert await reader.until(path, Present(b"two")) - start == pytest.approx(0.02)
         (tmp_path / "g").write_text("three")
         (tmp_path / "g").rename(path)
         await reader.until(path, Present(b"three"))
@@ -95,6 +96,7 @@ async def test_an_edit_in_place_a_replacement_and_a_link_arrive(tmp_path: Path) 
         assert len(reader.values) == 6
 
 
+@in_virtual_time
 async def test_a_slow_writer_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "f"
     async with reading(watch(path)) as reader:
@@ -108,6 +110,7 @@ async def test_a_slow_writer_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["truncate", "delete", "move away"])
+@in_virtual_time
 async def test_an_editor_that_empties_or_moves_the_file_first_is_not_believed(tmp_path: Path, how: str) -> None:
     path = tmp_path / "f"
     path.write_text("one")
@@ -126,20 +129,22 @@ async def test_an_editor_that_empties_or_moves_the_file_first_is_not_believed(tm
 
 
 @pytest.mark.parametrize(("how", "content"), [("truncate", Present(b"")), ("delete", Missing())])
+@in_virtual_time
 async def test_a_file_that_stays_empty_or_missing_is_believed_after_a_second(
     tmp_path: Path, how: str, content: FileContent
 ) -> None:
     path = tmp_path / "f"
     path.write_text("one")
     async with reading(watch(path)) as reader:
-        start = time.monotonic()
+        start = now()
         if how == "truncate":
             path.write_text("")
         else:
             path.unlink()
-        assert 1.0 < await reader.until(path, content) - start < 1.5
+        assert await reader.until(path, content) - start == pytest.approx(1.02)
 
 
+@in_virtual_time
 async def test_equal_content_is_no_new_value(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("one")
@@ -154,49 +159,34 @@ async def test_equal_content_is_no_new_value(tmp_path: Path) -> None:
         assert len(reader.values) == 2
 
 
-def publish(volume: Path, version: int, files: Mapping[str, str]) -> None:
-    """Write a volume as kubelet does: a fresh directory, one swap of ``..data``, links for names, the old one gone."""
-    fresh = volume / f"..v{version}"
-    fresh.mkdir()
-    for name, text in files.items():
-        (fresh / name).write_text(text)
-    (volume / "..data_tmp").symlink_to(fresh.name)
-    (volume / "..data_tmp").rename(volume / "..data")
-    for name in files:
-        if not (volume / name).is_symlink():
-            (volume / name).symlink_to(f"..data/{name}")
-    for link in volume.iterdir():
-        if link.is_symlink() and not link.exists():
-            link.unlink()
-    shutil.rmtree(volume / f"..v{version - 1}", ignore_errors=True)
-
-
+@in_virtual_time
 async def test_kubelet_s_swap_is_read_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "config"
-    publish(tmp_path, 1, {"config": "v1"})
-    took = []
+    volume, path = Volume(tmp_path / "volume"), tmp_path / "volume" / "config"
+    volume.swap({"config": "v1"})
     async with reading(watch(path)) as reader:
         for version in range(2, 7):
-            start = time.monotonic()
-            publish(tmp_path, version, {"config": f"v{version}"})
-            took.append(await reader.until(path, Present(f"v{version}".encode())) - start)
+            start = now()
+            volume.swap({"config": f"v{version}"})
+            assert await reader.until(path, Present(f"v{version}".encode())) == start
         assert len(reader.values) == 6
-    assert min(took) < 0.019, "each swap waited"
 
 
+@in_virtual_time
 async def test_a_key_that_kubelet_adds_or_takes_away_comes_and_goes(tmp_path: Path) -> None:
-    path = tmp_path / "config"
-    publish(tmp_path, 1, {"other": "x"})
-    async with reading(watch(path), watch(tmp_path)) as reader:
-        assert reader.values[0][str(tmp_path)] == Directory(("other",))
-        publish(tmp_path, 2, {"other": "x", "config": "v2"})
+    folder = tmp_path / "volume"
+    volume, path = Volume(folder), folder / "config"
+    volume.swap({"other": "x"})
+    async with reading(watch(path), watch(folder)) as reader:
+        assert reader.values[0][str(folder)] == Directory(("other",))
+        volume.swap({"other": "x", "config": "v2"})
         await reader.until(path, Present(b"v2"))
-        await reader.until(tmp_path, Directory(("config", "other")))
-        publish(tmp_path, 3, {"other": "x"})
+        await reader.until(folder, Directory(("config", "other")))
+        volume.swap({"other": "x"})
         await reader.until(path, Missing())
-        await reader.until(tmp_path, Directory(("other",)))
+        await reader.until(folder, Directory(("other",)))
 
 
+@in_virtual_time
 async def test_a_directory_gives_its_matching_files_and_their_changes(tmp_path: Path) -> None:
     root = tmp_path / "d"
     root.mkdir()
@@ -216,13 +206,14 @@ async def test_a_directory_gives_its_matching_files_and_their_changes(tmp_path: 
         assert reader.values[-1][str(root / "ip-masq-0")] == Present(b"zero")
         (root / "ip-masq-b").write_text("b2")
         await reader.until(root / "ip-masq-b", Present(b"b2"))
-        start = time.monotonic()
+        start = now()
         (root / "ip-masq-a").unlink()
         came = await reader.until(root, Directory(("ip-masq-0", "ip-masq-b", "ip-masq-dir")))
-        assert came - start > 1.0
+        assert came - start == pytest.approx(1.02)
         assert str(root / "ip-masq-a") not in reader.values[-1]
 
 
+@in_virtual_time
 async def test_a_directory_that_is_replaced_keeps_its_files_meanwhile(tmp_path: Path) -> None:
     root = tmp_path / "d"
     root.mkdir()
@@ -241,6 +232,7 @@ async def test_a_directory_that_is_replaced_keeps_its_files_meanwhile(tmp_path: 
         await reader.until(root / "a", Present(b"two"))
 
 
+@in_virtual_time
 async def test_a_path_appears_with_its_parents_and_goes_with_them(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "f"
     async with reading(watch(path)) as reader:
@@ -253,6 +245,7 @@ async def test_a_path_appears_with_its_parents_and_goes_with_them(tmp_path: Path
         await reader.until(path, Present(b"one"))
 
 
+@in_virtual_time
 async def test_a_file_becomes_a_directory_and_a_file_again(tmp_path: Path) -> None:
     path = tmp_path / "p"
     path.write_text("one")
@@ -267,6 +260,7 @@ async def test_a_file_becomes_a_directory_and_a_file_again(tmp_path: Path) -> No
         assert set(reader.values[-1]) == {str(path)}
 
 
+@in_virtual_time
 async def test_a_dangling_link_is_followed_once_it_leads_somewhere(tmp_path: Path) -> None:
     path = tmp_path / "link"
     path.symlink_to("far/target")
@@ -277,6 +271,7 @@ async def test_a_dangling_link_is_followed_once_it_leads_somewhere(tmp_path: Pat
         await reader.until(path, Present(b"x"))
 
 
+@in_virtual_time
 async def test_links_in_a_directory_that_lead_nowhere_or_in_a_circle_are_told_and_followed(tmp_path: Path) -> None:
     root = tmp_path / "d"
     root.mkdir()
@@ -293,6 +288,7 @@ async def test_links_in_a_directory_that_lead_nowhere_or_in_a_circle_are_told_an
         await reader.until(root / "dangling", Present(b"x"))
 
 
+@in_virtual_time
 async def test_a_relative_path_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d").mkdir()
@@ -304,6 +300,7 @@ async def test_a_relative_path_keeps_its_name(tmp_path: Path, monkeypatch: pytes
         await reader.until("d/", Directory(()))
 
 
+@in_virtual_time
 async def test_the_last_of_a_burst_arrives(tmp_path: Path) -> None:
     path = tmp_path / "f"
     async with reading(watch(path)) as reader:
@@ -312,37 +309,40 @@ async def test_the_last_of_a_burst_arrives(tmp_path: Path) -> None:
         await reader.until(path, Present(b"499"))
 
 
-@pytest.mark.slow
-async def test_of_1000_awaited_edits_each_arrives(tmp_path: Path) -> None:
-    path = tmp_path / "f"
+@in_virtual_time
+async def test_each_of_many_awaited_edits_arrives(tmp_path: Path) -> None:
+    await awaited_edits(tmp_path, 100)
+
+
+@in_loop
+async def test_awaited_edits_arrive_in_real_time_too(tmp_path: Path) -> None:
+    await awaited_edits(tmp_path, 20)
+
+
+async def awaited_edits(folder: Path, count: int) -> None:
+    path = folder / "f"
     async with reading(watch(path)) as reader:
-        for number in range(1000):
-            (tmp_path / "new").write_text(str(number))
-            (tmp_path / "new").rename(path)
-            await reader.until(path, Present(str(number).encode()))
-        assert len(reader.values) == 1001
+        for number in range(count):
+            (folder / "new").write_text(str(number))
+            (folder / "new").rename(path)
+            await reader.until(path, Present(str(number).encode()), within=30.0)
+        assert len(reader.values) == count + 1
 
 
-def pending_timers() -> int:
-    scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
-    return sum(not handle.cancelled() for handle in scheduled)
-
-
+@in_virtual_time
 async def test_waiting_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
-    timers = pending_timers()
     async with reading(watch(tmp_path / "f"), watch(tmp_path / "none"), watch(tmp_path)):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
-        assert pending_timers() == timers
-        await asyncio.sleep(0.5)
-        # Each waiting ends in one voluntary switch: this test's own sleep is one, the rest is the machine's noise.
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before < 10
+        before = jumps()
+        await asyncio.sleep(3600.0)
+        assert jumps() - before == 1, "something else had a timer"
 
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@in_virtual_time
 async def test_leaving_closes_the_descriptor(tmp_path: Path) -> None:
     before = open_files()
     async with reading(watch(tmp_path / "f")):

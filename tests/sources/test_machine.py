@@ -16,6 +16,7 @@ import pytest
 from podgate.model.machine import Address, Interface, Machine, Route
 from podgate.sources.machine import MachineSource, load_machine
 from tests.support.netns import NetNamespace, netns
+from tests.support.virtual_time import run_virtual
 
 
 class Reader:
@@ -32,7 +33,7 @@ class Reader:
                 self.news.notify_all()
 
     async def until(self, holds: Callable[[Machine], bool]) -> Machine:
-        async with asyncio.timeout(5), self.news:
+        async with asyncio.timeout(30), self.news:
             await self.news.wait_for(lambda: bool(self.values) and holds(self.values[-1]))
         return self.values[-1]
 
@@ -101,13 +102,13 @@ def test_what_changes_nothing_that_counts_gives_no_value() -> None:
     async def follow(namespace: NetNamespace) -> None:
         async with following() as reader:
             namespace.run("ip", "link", "set", "lo", "mtu", "30000")
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(1.0)
             namespace.run("ip", "addr", "add", "10.1.0.1/32", "dev", "lo")
             await reader.until(lambda machine: "10.1.0.1/32" in texts(machine))
             assert len(reader.values) == 2
 
     with netns() as namespace:
-        namespace.run_async(lambda: follow(namespace))
+        namespace.call(lambda: run_virtual(follow(namespace)))
 
 
 @pytest.mark.kernel

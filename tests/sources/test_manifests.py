@@ -1,7 +1,8 @@
 """ManifestSource: folders of manifests and what follows from them, at once and after each change.
 
 Here: formats, Lists, selectors, conflicts, files that go bad or away, a lab's folder. Not here: when a change counts
-(test_settling.py, test_files.py). Invariant: every snapshot is compared as a whole, or by all names of a kind.
+(test_settling.py, test_files.py).
+Invariant: every snapshot is compared as a whole, or by all names of a kind; time is virtual, events are the kernel's.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from podgate.model.snapshot import Absent, Listed, Snapshot, Watch
 from podgate.model.table import Table
 from podgate.sources.claims import Claims
 from podgate.sources.manifests import ManifestSource, load_snapshot
+from tests.support.virtual_time import in_virtual_time
 
 MAPS = (Watch(CONFIG_MAP),)
 
@@ -225,6 +227,7 @@ async def reading(path: Path, *watches: Watch) -> AsyncIterator[Reader]:
         task.cancel()
 
 
+@in_virtual_time
 async def test_edits_new_files_and_removals_arrive(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(config_map("a", "one"))
     async with reading(tmp_path, *MAPS) as reader:
@@ -237,6 +240,7 @@ async def test_edits_new_files_and_removals_arrive(tmp_path: Path) -> None:
         await reader.until(lambda snapshot: names(snapshot) == ["shop/a"])
 
 
+@in_virtual_time
 async def test_an_untouched_object_stays_the_same_value(tmp_path: Path) -> None:
     (tmp_path / "both.yaml").write_text(f"{config_map('a')}---\n{config_map('b')}")
     async with reading(tmp_path, *MAPS) as reader:
@@ -247,6 +251,7 @@ async def test_an_untouched_object_stays_the_same_value(tmp_path: Path) -> None:
         assert after.objects(CONFIG_MAP)[ref] is before[ref]
 
 
+@in_virtual_time
 async def test_a_comment_is_no_new_snapshot(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(config_map("a"))
     async with reading(tmp_path, *MAPS) as reader:
@@ -257,6 +262,7 @@ async def test_a_comment_is_no_new_snapshot(tmp_path: Path) -> None:
         assert len(reader.values) == 2
 
 
+@in_virtual_time
 async def test_a_file_that_goes_bad_keeps_what_it_gave(tmp_path: Path) -> None:
     path = tmp_path / "both.yaml"
     path.write_text(f"{config_map('a')}---\n{config_map('b')}")
@@ -270,6 +276,7 @@ async def test_a_file_that_goes_bad_keeps_what_it_gave(tmp_path: Path) -> None:
         assert (names(good), config(good)) == (["shop/a"], "good")
 
 
+@in_virtual_time
 async def test_an_object_that_goes_bad_keeps_what_it_was(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(config_map("a"))
@@ -280,6 +287,7 @@ async def test_an_object_that_goes_bad_keeps_what_it_was(tmp_path: Path) -> None
         assert [fault.ref for fault in bad.faults] == [ObjectRef("ConfigMap", "a", "shop")]
 
 
+@in_virtual_time
 async def test_a_source_that_vanishes_keeps_its_objects(tmp_path: Path) -> None:
     root = tmp_path / "objects"
     root.mkdir()
@@ -306,6 +314,7 @@ def write(path: Path, value: Any) -> None:
     (path.parents[2].parent / "incoming").rename(path)
 
 
+@in_virtual_time
 async def test_a_lab_s_status_files_complete_their_objects_and_nothing_waits(lab: Path) -> None:
     path = lab / "pods" / "shop" / "p.json"
     write(path, POD_JSON)

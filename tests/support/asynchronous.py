@@ -1,6 +1,7 @@
 """Tests that are coroutines.
 
-Here: a decorator that runs each in an event loop of its own. Not here: fixtures, which stay plain functions.
+Here: a decorator that runs each in an event loop of its own. Not here: virtual time (virtual_time.py); fixtures, which
+stay plain functions.
 Invariant: a task that a test left running fails nothing silently: asyncio.run cancels it and raises what it raised.
 """
 

@@ -1,21 +1,25 @@
 """An asyncio loop whose clock jumps: waits cost nothing and happen in the right order.
 
-Here: the loop and a runner. Not here: real sockets (they work, but nothing advances while they are waited for).
-Invariant: time moves only when every task waits; waiting for ever with nothing to come is an error, not a hang.
+Here: the loop and runners. Not here: waiting for other processes: what they do takes real time, and none passes here.
+Invariant: time moves only when every task waits and no descriptor is ready; waiting for ever with nothing to come is an
+error, not a hang. What this thread itself causes, as an inotify event of its own writing, is ready at once.
 """
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _Skipping(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
+        self.jumps = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
@@ -24,6 +28,7 @@ class _Skipping(selectors.SelectSelector):
         if timeout is None:
             raise RuntimeError("every task waits for something that can no longer happen")
         self.now += timeout
+        self.jumps += timeout > 0
         return ready
 
 
@@ -35,8 +40,34 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._skipping.now
 
+    @property
+    def jumps(self) -> int:
+        return self._skipping.jumps
+
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine as asyncio.run does, in virtual time."""
     with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
         return runner.run(main)
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make a plain test of a coroutine function, run in virtual time."""
+
+    @functools.wraps(test)
+    def run(*words: P.args, **named: P.kwargs) -> None:
+        run_virtual(test(*words, **named))
+
+    return run
+
+
+def now() -> float:
+    """Give the running loop's time, in seconds."""
+    return asyncio.get_running_loop().time()
+
+
+def jumps() -> int:
+    """Say how often the running virtual loop slept until a timer: what a process would be woken for."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _VirtualLoop)
+    return loop.jumps
