@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from podgate.lab.cgroups import Cgroups, remove_leftovers
 from podgate.lab.limits import Limits, hierarchies
 from podgate.lab.places import Places
-from tests.support.lab import NODE, TestLab, lab
+from tests.support.lab import CLI, NODE, TestLab, lab
 from tests.support.poll import poll
 
 pytestmark = [pytest.mark.kernel, pytest.mark.lab]
@@ -166,6 +167,35 @@ def test_what_a_killed_lab_leaves_is_removed_by_the_next(verb: str) -> None:
             with lab(NODE, name=name, base=started.base, limits=True):
                 assert not set(before) & set(groups(name))
         assert groups(name) == []
+
+
+HINDRANCES = {
+    "umount -R /sys/fs/cgroup": "no cgroup hierarchy is mounted",
+    "for m in $(findmnt -rno TARGET -t cgroup,cgroup2); do mount -o remount,bind,ro $m; done": "Read-only file system",
+    "umount $(findmnt -rno TARGET -t cgroup) && findmnt -t cgroup2": "the controller is not offered there",
+}
+
+
+@pytest.mark.parametrize(("hindrance", "reason"), HINDRANCES.items())
+def test_a_machine_that_cannot_is_told_of_and_the_lab_runs(tmp_path: Path, hindrance: str, reason: str) -> None:
+    (tmp_path / "all.yaml").write_text(f"{NODE}---\n{pod('web', ['sleep', 'infinity'], memory='25Mi')}")
+    environment = {**os.environ, "PODGATE_LAB_DIR": str(tmp_path)}
+    shell = ["unshare", "--mount", "sh", "-c", f'({hindrance}) >/dev/null && exec "$@"', "sh"]
+
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
+        words = (*shell, *CLI, *words)
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    up = run("up", "--limits", str(tmp_path / "all.yaml"))
+    down = run("down")
+    if "is mounted" not in reason and not up.stderr.startswith("lab lab: starting"):
+        pytest.skip(f"this machine's cgroups are mounted in another way: {up.stderr}")
+    assert (up.returncode, down.returncode) == (0, 0), up.stderr
+    for controller in ("memory", "cpu"):
+        said = [line for line in up.stderr.splitlines() if f"resources.limits.{controller}: this machine" in line]
+        assert len(said) == 1
+        assert said[0].endswith(reason)
+    assert "Pod/default/web: spec.containers[0].resources.limits is not enforced by the lab" in up.stderr
 
 
 def test_a_group_that_cannot_be_made_is_a_warning(tmp_path: Path) -> None:

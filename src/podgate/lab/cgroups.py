@@ -6,6 +6,7 @@ own processes, which end all others with them, never leave the group that they w
 """
 
 import asyncio
+import errno
 import os
 import secrets
 from collections.abc import Callable, Iterable
@@ -160,7 +161,9 @@ def remove_noted(note: Path) -> None:
 
 
 def _delegate(folder: Path, controller: str) -> None:
-    """Let a controller limit the groups below a folder (version 2)."""
+    """Let a controller limit the groups below a folder (version 2). It stays so: others may rely on it from then on."""
+    if controller not in (folder / "cgroup.controllers").read_text().split():
+        raise OSError(errno.EOPNOTSUPP, "the controller is not offered there", str(folder))
     control = folder / "cgroup.subtree_control"
     if controller not in control.read_text().split():
         control.write_text(f"+{controller}")

@@ -179,8 +179,11 @@ def wait(
 def end(places: Places, grace: float) -> None:
     """End the lab, and take its nodes out of the cluster that it joined."""
     joined = read_note(places)
-    _clear_dead(places)
-    stop(places, grace)
+    try:
+        stop(places, grace)
+    except LabError:
+        _clear_dead(places)
+        raise
     if joined is not None:
         from podgate.lab.kubeverbs import unregister  # noqa: PLC0415 - a lab of its own needs no HTTP client
 
@@ -189,7 +192,7 @@ def end(places: Places, grace: float) -> None:
 
 def _clear_dead(places: Places) -> None:
     """Remove what a lab that was killed has left outside of its state directory, which stays for its logs."""
-    held = lock(places) if places.state.exists() else None
+    held = lock(places) if os.geteuid() == 0 and places.state.exists() else None
     if held is not None:
         remove_leftovers(places)
         os.close(held)
