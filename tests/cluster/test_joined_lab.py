@@ -129,6 +129,7 @@ def test_nodes_are_ready_and_renew_their_leases(plane: ControlPlane, joined: Tes
     assert {"type": "InternalIP", "address": "172.18.0.11"} in node["status"]["addresses"]
     poll(lambda: not found(plane, "/api/v1/nodes/joined-1")["spec"].get("taints"), timeout=10)
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/joined-1"
+    poll(lambda: plane.get(lease)[0] == 200)
     first = found(plane, lease)["spec"]["renewTime"]
     poll(lambda: found(plane, lease)["spec"]["renewTime"] > first, timeout=20)
 

@@ -131,7 +131,10 @@ class Cluster:
         must have been seen at a resource version.
         """
         async with self._pass_ended:
-            await self._pass_ended.wait_for(lambda: all(self._has_seen(ref, n) for ref, n in versions.items()))
+            while unseen := [ref for ref, version in versions.items() if not self.store.seen(ref, version)]:
+                progress(tuple(f"{ref}: the lab has not seen it yet" for ref in unseen))
+                await self._pass_ended.wait()
+        self.news()  # The last pass may have begun before the last of them was seen.
         while True:
             async with self._pass_ended:
                 while self._news.is_set() or (waiting := self.waiting()):
@@ -143,11 +146,6 @@ class Cluster:
                         await self._pass_ended.wait_for(lambda: bool(self.waiting()))
                 except TimeoutError:
                     return
-
-    def _has_seen(self, ref: ObjectRef, version: int) -> bool:
-        """Whether an object is there as it was at a resource version or later; one that is not ours never is."""
-        found = self.objects.get(ref)
-        return found is not None and int(found["metadata"].get("resourceVersion", 0)) >= version
 
     async def until_gone(self, refs: Sequence[ObjectRef]) -> None:
         """Wait until none of the objects is there any more."""

@@ -75,6 +75,10 @@ class KubeStore:
         """Give the objects that concern this lab."""
         return self.view.objects()
 
+    def seen(self, ref: ObjectRef, version: int) -> bool:
+        """Whether the watches or our own answers told an object at that resource version or a later one."""
+        return self.view.seen(ref, version)
+
     async def changed(self) -> None:
         """Wait until something changed."""
         await self._news.wait()

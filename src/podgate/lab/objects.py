@@ -116,6 +116,10 @@ class Store:
         self.faults = tuple(faults)
         return {entry.ref: entry.whole for entry in entries.values()}
 
+    def seen(self, ref: ObjectRef, version: int) -> bool:  # noqa: ARG002 - a file has no version
+        """Whether an object that somebody wrote is known: what is in a file is."""
+        return ref in self._paths
+
     async def changed(self) -> None:
         """Wait until a file changed since the last call. The first call starts watching and returns at once."""
         if self._directories is None:

@@ -24,6 +24,10 @@ class ObjectStore(Protocol):
         """Give all objects, each with its status."""
         ...
 
+    def seen(self, ref: ObjectRef, version: int) -> bool:
+        """Whether an object that somebody wrote is known, at that resource version or a later one."""
+        ...
+
     async def changed(self) -> None:
         """Wait until something changed since the last call; the first call returns at once."""
         ...
