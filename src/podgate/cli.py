@@ -11,10 +11,13 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from podgate import __version__
+from podgate.model.frozen import Frozen
 from podgate.model.options import OptionSpec, SettingsError, did_you_mean, options_of, settings_from
+
+SettingsT = TypeVar("SettingsT", bound=Frozen)
 
 FEATURES: Final = {
     "masquerade": ("podgate.features.masquerade.feature", "decides which Pod traffic leaves with the node's address"),
@@ -54,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return lab.main(words[1:])
     if words[:2] == ["metadata", "kube-up"]:
         return _kube_up(words[2:])
+    if words[:2] == ["metadata", "doctor"]:
+        return _doctor(words[2:])
     if len(words) > 1 and words[1] == "run" and words[0] in SERVERS and not {"-h", "--help"} & set(words):
         return _serve(words[0], words[2:])
     parser, chosen = _parser(words)
@@ -85,18 +90,43 @@ def _serve(name: str, words: Sequence[str]) -> int:
     server: servers.Server = getattr(importlib.import_module(module), attribute)
     specs = [spec for spec in options_of(server.settings) if not spec.verbs or "run" in spec.verbs]
     parser = _Parser(prog=f"podgate {name} run", allow_abbrev=False)
+    settings = _settings(parser, server.settings, specs, words)[0]
+    return 2 if settings is None else servers.run(server, settings, os.environ)
+
+
+def _settings(
+    parser: argparse.ArgumentParser, cls: type[SettingsT], specs: Sequence[OptionSpec], words: Sequence[str]
+) -> tuple[SettingsT | None, argparse.Namespace]:
+    """Read settings off words; None when something is wrong, which was said."""
     for spec in specs:
         _add_option(parser, spec)
     arguments, unknown = parser.parse_known_args(words)
+    _, feature, verb = parser.prog.split()
     if unknown:
-        return _say_unknown(name, "run", unknown, specs)
+        _say_unknown(feature, verb, unknown, specs)
+        return None, arguments
     try:
-        settings = settings_from(server.settings, _given(arguments, specs))
+        return settings_from(cls, _given(arguments, specs)), arguments
     except SettingsError as error:
         for problem in error.problems:
-            print(f"podgate {name} run: {problem}", file=sys.stderr)
+            print(f"{parser.prog}: {problem}", file=sys.stderr)
+        return None, arguments
+
+
+def _doctor(words: Sequence[str]) -> int:
+    """Look at the metadata proxy of this node: a verb that one feature alone has; exit 1 when something is wrong."""
+    from podgate.features.metadata.server import doctor  # noqa: PLC0415 - as verbs above
+    from podgate.features.metadata.settings import Settings  # noqa: PLC0415 - as verbs above
+
+    specs = [spec for spec in options_of(Settings) if spec.name in doctor.ASKS]
+    parser = _Parser(prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False)
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
+    settings, arguments = _settings(parser, Settings, specs, words)
+    if settings is None:
         return 2
-    return servers.run(server, settings, os.environ)
+    text, code = doctor.answer(settings, as_json=arguments.output == "json")
+    print(text)
+    return code
 
 
 def _kube_up(words: Sequence[str]) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Final, Literal
 
+from msgspec.structs import replace
+
 from podgate.features.metadata.profiles import GCE, PROFILES, V0112, Profile, Switch
 from podgate.model.frozen import Frozen
 from podgate.model.options import CONTEXT, KUBECONFIG, Option, did_you_mean, kube_mistakes
@@ -18,6 +20,8 @@ LOCAL_ADDRESS: Final = "169.254.169.252"
 BUILT_IN: Final = "builtin:"
 _REACHED: Final = (IPv4Address(LOCAL_ADDRESS), IPv4Address("0.0.0.0"), IPv6Address("::"))  # noqa: S104 - compared only
 _LOOK: Final = ("run", "render", "plan", "explain", "check")
+_OBJECTS: Final = ("render", "plan", "explain", "check")
+"""The verbs that look at Kubernetes objects; ``run`` has no room for them in its process (server/running.py)."""
 
 Choice = Literal["allow", "deny"]
 
@@ -54,9 +58,12 @@ class Settings(Frozen, frozen=True):
     allow_from: Annotated[
         str, Option("who may connect here directly, beside loopback; separated by commas", metavar="CIDR,…")
     ] = ""
-    source: Annotated[str | None, Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE")] = None
-    kubeconfig: Annotated[str | None, KUBECONFIG] = None
-    context: Annotated[str | None, CONTEXT] = None
+    source: Annotated[
+        str | None,
+        Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE", verbs=_OBJECTS),
+    ] = None
+    kubeconfig: Annotated[str | None, replace(KUBECONFIG, verbs=_OBJECTS)] = None
+    context: Annotated[str | None, replace(CONTEXT, verbs=_OBJECTS)] = None
     node_name: Annotated[
         str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
     ] = None

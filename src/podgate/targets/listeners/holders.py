@@ -1,6 +1,6 @@
 """holders: which process listens on a TCP port, as far as /proc tells.
 
-Here: /proc/net/tcp and tcp6, and the search through /proc/PID/fd. Not here: what to do about it.
+Here: net/tcp and tcp6 of the calling thread, and the search through /proc/PID/fd. Not here: what to do about it.
 Invariant: never raises: in another PID namespace, or without privileges, the answer is merely empty.
 """
 
@@ -20,7 +20,7 @@ def holders_of(port: int) -> list[str]:
 def _inodes(port: int) -> Iterator[str]:
     """Give the inodes of sockets in the state LISTEN (include/net/tcp_states.h)."""
     for table in ("tcp", "tcp6"):
-        for line in _lines(f"/proc/self/net/{table}")[1:]:
+        for line in _lines(f"/proc/thread-self/net/{table}")[1:]:
             fields = line.split()
             if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
                 yield fields[9]
