@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,3 +39,37 @@ def test_the_order_is_by_priority_then_age_then_name() -> None:
     rows = [("e", 2, None), ("c", 1, old), ("a", 1, new), ("b", 1, new), ("d", 1, None), ("f", -1, old)]
     policies = [WrittenPolicy(policy_ref(name), priority, created) for name, priority, created in rows]
     assert [policy.ref.name for policy in in_order(reversed(policies))] == ["e", "c", "a", "b", "d", "f"]
+
+
+NOT_NAMES = {
+    "a line break": "x\nflush ruleset",
+    "a line break at its end": "x\n",
+    "a space": "x y",
+    "a brace": "x{",
+    "a quote": 'x"',
+    "a zero byte": "x\0",
+    "a capital": "X",
+    "a dot at its end": "x.",
+    "two dots": "x..y",
+    "a dash first": "-x",
+    "another alphabet": "\u00e9",
+    "nothing": "",
+    "a character too much": "x" * 254,
+}
+
+
+@pytest.mark.parametrize("name", NOT_NAMES.values(), ids=NOT_NAMES)
+def test_a_policy_needs_a_name_that_the_api_would_take(name: str) -> None:
+    """It becomes part of names in the kernel, and a file has no API server that would look at it."""
+    reading = read_policy(MasqueradePolicy(ObjectMeta(name), {"action": "Keep"}), ("ip",))
+    assert reading.written is None
+    assert [(each.field, each.reason, each.severity) for each in reading.problems] == [
+        ("metadata.name", "InvalidName", "error")
+    ]
+    assert "\n" not in reading.problems[0].message
+    assert "\0" not in reading.problems[0].message
+
+
+@pytest.mark.parametrize("name", ["x", "1", "a-b.c-d", "x" * 253])
+def test_names_of_the_api_are_taken(name: str) -> None:
+    assert read_policy(MasqueradePolicy(ObjectMeta(name), {"action": "Keep"}), ("ip",)).written is not None

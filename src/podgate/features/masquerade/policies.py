@@ -6,6 +6,7 @@ Invariant: an error makes the whole policy unusable, since half a policy would d
 all errors of a policy are reported at once. A warning changes nothing.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from itertools import chain
@@ -31,6 +32,9 @@ _TO: Final = ("cidr", "except")
 _PRIORITIES: Final = range(-(1 << 31), 1 << 31)
 _INTERFACE_BYTES: Final = 15
 """IFNAMSIZ, without the closing zero."""
+_NAME_BYTES: Final = 253
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+"""A DNS-1123 subdomain, which the API asks of names: a file has nobody to ask it."""
 
 
 class Destination(Frozen, frozen=True):
@@ -106,6 +110,7 @@ class _Reader:
 
     def policy(self, policy: MasqueradePolicy) -> WrittenPolicy:
         """Read the fields. What is wrong has its default; the caller drops the whole if there was an error."""
+        self._name(policy.metadata.name)
         spec = self._map(policy.spec, _SPEC)
         action = self._action(spec)
         sources = self._map(spec.get("from"), _FROM, "from")
@@ -123,6 +128,14 @@ class _Reader:
         )
         self._one_family(written)
         return written
+
+    def _name(self, name: str) -> None:
+        """See that the name is one as the API takes it: it becomes part of names in the kernel."""
+        if len(name) <= _NAME_BYTES and _NAME.fullmatch(name):
+            return
+        fix = f"use small letters, digits, - and ., at most {_NAME_BYTES} characters, as lowercase.example"
+        message = f"{shown(name)} is no name of an object: {fix}"
+        self.problems.append(Problem(self._ref, "error", "InvalidName", "metadata.name", message))
 
     def _map(self, value: Any, known: Sequence[str], *parts: str | int) -> Mapping[str, Any]:
         """Give a map of known keys; an absent one is empty. An unknown key is an error: what it meant is lost."""
@@ -324,6 +337,6 @@ def _not_an_interface(name: Any) -> str:
         return "names every interface: remove the field for that"
     if len(name.encode()) > _INTERFACE_BYTES:
         return f"is longer than an interface's name can be ({_INTERFACE_BYTES} bytes): correct it"
-    if plain in {".", ".."} or any(each.isspace() or each in '/:*"\\' or not each.isprintable() for each in plain):
+    if plain in {".", ".."} or any(each.isspace() or each in "/:*\"'\\" or not each.isprintable() for each in plain):
         return 'can be no interface\'s name: write one, as "eth0", or "eth*" for all that begin so'
     return ""

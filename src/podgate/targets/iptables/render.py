@@ -2,15 +2,26 @@
 
 Here: the language of iptables-restore. Not here: one rule's words (words.py), what changes and how a plan shows itself
 (diff.py).
-Invariant: equal states give equal text; a transaction holds whole chains, so no packet ever meets a part of one.
+Invariant: equal states give equal text; a transaction holds whole chains, so no packet ever meets a part of one; what a
+name, a rule or a comment holds never becomes a line of its own: what could is a ValueError.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from podgate.targets.iptables.diff import Plan
-from podgate.targets.iptables.state import Placed, State
+from podgate.targets.iptables.state import BUILT_IN, Placed, State, chain_name_mistake
 from podgate.targets.iptables.words import rule_words
+
+
+def _names(state: State) -> None:
+    """See that every chain may have its name; a name from outside must have been looked at before."""
+    for chain in state.chains:
+        if mistake := chain_name_mistake(chain.name):
+            raise ValueError(mistake)
+    for placed in state.placed:
+        if placed.is_ours and placed.chain not in BUILT_IN:
+            raise ValueError(f"{placed.chain!r} is no built-in chain of table nat")
 
 
 def _placed_words(placed: Placed) -> str:
@@ -28,7 +39,12 @@ def chain_text(state: State) -> str:
 
 
 def render(state: State) -> str:
-    """Give the text that makes the state in a table where it is not yet, empty when nothing of it should be there."""
+    """Give the text that makes the state in a table where it is not yet, empty when nothing of it should be there.
+
+    Raises:
+        ValueError: a name is none, or iptables cannot say a rule.
+    """
+    _names(state)
     lines = [f":{chain.name} - [0:0]" for chain in state.chains]
     lines += [f"-A {chain.name} {rule_words(rule)}" for chain in state.chains for rule in chain.rules]
     lines += [f"-A {_placed_words(placed)}" for placed in state.placed if placed.is_ours]
@@ -39,7 +55,11 @@ def transaction(plan: Plan) -> str:
     """Give the text that does what the plan says, empty when there is nothing to do.
 
     One transaction, so that no packet meets a part of it. Ours comes first all the same, for people who read it.
+
+    Raises:
+        ValueError: a name is none, or iptables cannot say a rule.
     """
+    _names(plan.want)
     gone = (*plan.emptied, *plan.dropped)
     return _transaction(
         (
@@ -55,6 +75,9 @@ def transaction(plan: Plan) -> str:
 
 def _transaction(lines: Iterable[str]) -> str:
     body = list(lines)
+    for line in body:
+        if "\n" in line or "\0" in line:
+            raise ValueError(f"{line!r} is not one line of iptables-restore: a name or a rule holds an odd character")
     return "\n".join(("*nat", *body, "COMMIT")) + "\n" if body else ""
 
 

@@ -39,6 +39,9 @@ CHAIN_NAME_BYTES: Final = 28
 COMMENT_BYTES: Final = 255
 """The longest comment (XT_MAX_COMMENT_LEN, one byte is the closing zero)."""
 
+INTERFACE_BYTES: Final = 15
+"""The longest name of an interface (IFNAMSIZ, one byte is the closing zero)."""
+
 STANDARD_TARGETS: Final = ("ACCEPT", "DROP", "QUEUE", "RETURN")
 EXTENSION_TARGETS: Final = frozenset(
     (
@@ -72,8 +75,13 @@ def program(family: Family, binary: Binary) -> str:
 
 
 def comment_text(text: str) -> str:
-    """Give a comment as iptables takes it: one line, at most 255 bytes of UTF-8."""
+    """Give a comment as iptables takes it: one line, at most 255 bytes of UTF-8.
+
+    A character that cannot be shown, as a zero byte, becomes a question mark.
+    """
     text = " ".join(text.split())
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() else "?" for each in text)
     if len(text) <= COMMENT_BYTES and text.isascii():
         return text
     return text.encode()[:COMMENT_BYTES].decode(errors="ignore")
@@ -98,6 +106,17 @@ def chain_name_mistake(name: str) -> str:
     if bad:
         return f'chain name "{name}" holds {bad[0]!r}: use letters, digits, - and _'
     return ""
+
+
+def is_interface(name: str) -> bool:
+    """Say whether iptables reads this as one interface's name, or one with ``*`` at its end."""
+    plain = name.removesuffix("*")
+    return (
+        plain != ""
+        and len(name.encode()) <= INTERFACE_BYTES
+        and plain.isprintable()
+        and not any(each in " *\"'\\" for each in plain)
+    )
 
 
 class OtherMatch(Frozen, frozen=True, tag=True):
@@ -213,6 +232,7 @@ __all__ = [
     "CHAIN_NAME_BYTES",
     "COMMENT_BYTES",
     "EXTENSION_TARGETS",
+    "INTERFACE_BYTES",
     "STANDARD_TARGETS",
     "Accept",
     "AddressIn",
@@ -239,5 +259,6 @@ __all__ = [
     "Target",
     "chain_name_mistake",
     "comment_text",
+    "is_interface",
     "program",
 ]

@@ -26,7 +26,15 @@ from podgate.model.packet import (
     Return,
     Snat,
 )
-from podgate.targets.iptables.state import Match, OtherMatch, OtherTarget, Rule, comment_text
+from podgate.targets.iptables.state import (
+    Match,
+    OtherMatch,
+    OtherTarget,
+    Rule,
+    chain_name_mistake,
+    comment_text,
+    is_interface,
+)
 
 MOST_PORTS: Final = 15
 """What one multiport match takes (XT_MULTI_PORTS); a range counts as two."""
@@ -64,6 +72,8 @@ def _target_words(target: Accept | Drop | Return | Jump | Snat | Dnat | OtherTar
         case Accept() | Drop() | Return():
             yield f"-j {type(target).__name__.upper()}"
         case Jump(chain, comes_back):
+            if mistake := chain_name_mistake(chain):
+                raise ValueError(mistake)
             yield f"{'-j' if comes_back else '-g'} {chain}"
         case Snat(address, ports, fully_random):
             yield f"-j SNAT --to-source {_source(address, ports)}"
@@ -113,6 +123,8 @@ def _match_words(matches: Iterable[Match]) -> Iterator[str]:
                 if len(names) != 1:
                     raise ValueError(f"one rule has one interface, not {', '.join(sorted(names))}")
                 name = next(iter(names))
+                if not is_interface(name):
+                    raise ValueError(f"{name!r} cannot be the name of an interface")
                 name = f"{name[:-1]}+" if name.endswith("*") else name
                 yield f"{_not(negated)}{'-i' if direction == 'iifname' else '-o'} {name}"
             case PortIn(field, ranges, negated):

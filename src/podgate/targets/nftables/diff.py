@@ -13,7 +13,7 @@ from typing import Final
 from podgate.model.frozen import Frozen
 from podgate.model.table import Table, changes
 from podgate.targets.nftables.elements import Data, Element, data_text, key_texts
-from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State, comment_text
+from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State, comment_text, is_name
 
 _REFERENCE: Final = re.compile(r"@([\w.-]+)|\b(?:jump|goto)\s+([\w.-]+)")
 _SHOWN_ELEMENTS: Final = 5
@@ -83,8 +83,9 @@ def diff(have: State, want: State) -> Plan:
     """Give the plan from one state of a table to another; falsy when they are equal.
 
     Raises:
-        ValueError: the states are of different tables.
+        ValueError: the states are of different tables, or a name that is wanted is none.
     """
+    check_names(want)
     if (have.family, have.name) != (want.family, want.name):
         raise ValueError(f"table {have.family} {have.name} cannot become table {want.family} {want.name}")
     if not want.present:
@@ -93,7 +94,21 @@ def diff(have: State, want: State) -> Plan:
         return Plan(have, want, whole="it does not exist")
     if have.others:
         return Plan(have, want, whole=f"made anew, since it holds what is not ours: {', '.join(have.others)}")
+    unspeakable = next((name for name in have.names if not is_name(name)), None)
+    if unspeakable is not None:
+        return Plan(have, want, whole=f"made anew, since it holds a name that nft cannot read: {unspeakable!r}")
     return _parts(have, want)
+
+
+def check_names(want: State) -> None:
+    """See that every name may stand in a command; a name from outside must have been looked at before.
+
+    Raises:
+        ValueError: one may not.
+    """
+    for name in want.names:
+        if not is_name(name):
+            raise ValueError(f"{name!r} cannot be a name in nftables: it must be letters, digits, '.', '_' and '-'")
 
 
 def _parts(have: State, want: State) -> Plan:

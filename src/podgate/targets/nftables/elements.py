@@ -120,7 +120,10 @@ def _field_text(kind: DataType, value: bytes) -> str:
         case "mark":
             return f"0x{int.from_bytes(value, 'little'):08x}"
         case _:
-            return '"' + value.rstrip(b"\0").decode() + '"'
+            name = value.rstrip(b"\0").decode()
+            if '"' in name or not name.isprintable():
+                raise ValueError(f"{name!r} cannot stand in nft's quotes as the name of an interface")
+            return f'"{name}"'
 
 
 def _fields(kinds: Sequence[DataType], value: bytes) -> list[bytes]:

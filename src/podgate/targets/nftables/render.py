@@ -1,7 +1,8 @@
 """render: states and plans as text that ``nft -f`` loads in one transaction.
 
 Here: nft's language. Not here: running nft (program.py), what changes and how a plan shows itself (diff.py).
-Invariant: equal states give equal text, and loading a state's text gives that state whatever was there before.
+Invariant: equal states give equal text, and loading a state's text gives that state whatever was there before; what a
+name, a rule or a comment holds never becomes a command of its own: what could is a ValueError.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from podgate.targets.nftables.diff import ElementChange, Plan, element_texts, sorted_elements
+from podgate.targets.nftables.diff import ElementChange, Plan, check_names, element_texts, sorted_elements
 from podgate.targets.nftables.elements import Data, Element
-from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text
+from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text, is_rule, is_verdict
 
 _WIDTH: Final = 100
 _MOST_DELETED: Final = 500
@@ -21,7 +22,12 @@ _PER_COMMAND: Final = 5_000
 
 
 def render(state: State) -> str:
-    """Give the text that replaces the whole table; of an absent one, the text that takes it away."""
+    """Give the text that replaces the whole table; of an absent one, the text that takes it away.
+
+    Raises:
+        ValueError: a name, a rule or a verdict is none.
+    """
+    check_names(state)
     table = f"table {state.family} {state.name}"
     lines = [f"{table} {{", "}", f"delete {table}"]
     if state.present:
@@ -30,7 +36,12 @@ def render(state: State) -> str:
 
 
 def listing(state: State) -> str:
-    """Give the table alone, as people read it; empty for an absent one."""
+    """Give the table alone, as people read it; empty for an absent one.
+
+    Raises:
+        ValueError: a name, a rule or a verdict is none.
+    """
+    check_names(state)
     if not state.present:
         return ""
     return "\n".join((f"table {state.family} {state.name} {{", *_body(state), "}")) + "\n"
@@ -109,11 +120,17 @@ def _hook(chain: Chain) -> str:
 
 
 def _rule(rule: Rule) -> str:
+    if not is_rule(rule.text):
+        raise ValueError(f"{rule.text!r} is not the text of one rule: a quote or brace is open, or a character is odd")
     return f'{rule.text} comment "{rule.mark}"'
 
 
 def _listed(head: str, declared: Set, elements: Sequence[tuple[Element, Data]], indent: str = "") -> Iterator[str]:
     """Show elements several to a line: a line is what a message of nft points to."""
+    if declared.data == ("verdict",):
+        for _, data in elements:
+            if not isinstance(data, str) or not is_verdict(data):
+                raise ValueError(f"{data!r} is not a verdict of map {declared.name}: write drop, or goto NAME")
     yield indent + head
     texts = element_texts(declared, elements)
     columns = max(1, _WIDTH // (max(map(len, texts)) + 2))
@@ -123,9 +140,14 @@ def _listed(head: str, declared: Set, elements: Sequence[tuple[Element, Data]], 
 
 
 def transaction(plan: Plan) -> str:
-    """Give the text that does what the plan says, empty when there is nothing to do."""
+    """Give the text that does what the plan says, empty when there is nothing to do.
+
+    Raises:
+        ValueError: a name, a rule or a verdict is none.
+    """
     if not plan:
         return ""
+    check_names(plan.want)
     if plan.whole:
         return render(plan.want)
     return "\n".join(_commands(plan)) + "\n"
@@ -171,8 +193,13 @@ def _filled_anew(declared: Set, change: ElementChange) -> bool:
 
 
 def replaced_sets(plan: Plan) -> str:
-    """Give the text that fills the sets whose elements change anew, whatever they hold."""
+    """Give the text that fills the sets whose elements change anew, whatever they hold.
+
+    Raises:
+        ValueError: a name, a rule or a verdict is none.
+    """
     want = plan.want
+    check_names(want)
     place = f"{want.family} {want.name}"
     sets = {declared.name: declared for declared in want.sets}
     lines: list[str] = []

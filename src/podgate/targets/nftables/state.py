@@ -6,6 +6,7 @@ rule's comment: why the rule is there, and a digest of text and reason.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -37,9 +38,41 @@ FILTER: Final = 0
 """The standard priority of packet filters; nft calls it ``filter``."""
 
 
+NAME_BYTES: Final = 255
+"""The longest name of a table, chain, set or map (NFT_NAME_MAXLEN, one byte is the closing zero)."""
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*+")
+_VERDICT: Final = re.compile(r"accept|drop|continue|return|(?:jump|goto) (.+)", re.DOTALL)
+# One line of whole words, where braces and quotes are closed again: no rule can end before its comment does.
+_PLAIN: Final = r"[A-Za-z0-9 _.:,/@\[\]()!=<>&|^~*-]"
+_QUOTED: Final = r'"[^"\x00-\x1f\x7f-\xa0\u2028\u2029]*+"'
+_RULE: Final = re.compile(rf"(?:{_PLAIN}++|{_QUOTED}|\{{(?:{_PLAIN}++|{_QUOTED})*+\}})++")
+
+
+def is_name(name: str) -> bool:
+    """Say whether nft reads this as one name, of a table, a chain, a set or a map."""
+    return len(name) <= NAME_BYTES and _NAME.fullmatch(name) is not None
+
+
+def is_rule(text: str) -> bool:
+    """Say whether this is the text of one rule and nothing else."""
+    return _RULE.fullmatch(text) is not None
+
+
+def is_verdict(text: str) -> bool:
+    """Say whether this is a verdict, as ``drop`` or ``goto NAME``."""
+    found = _VERDICT.fullmatch(text)
+    return found is not None and (found[1] is None or is_name(found[1]))
+
+
 def comment_text(text: str, room: int = COMMENT_BYTES) -> str:
-    """Give a comment as nft takes it: no double quotes or line breaks, and cut to ``room`` bytes of UTF-8."""
+    """Give a comment as nft takes it: one line without double quotes, cut to ``room`` bytes of UTF-8.
+
+    A character that cannot be shown, as a zero byte, becomes a question mark.
+    """
     clean = " ".join(text.replace('"', "'").split())
+    if not clean.isprintable():
+        clean = "".join(each if each.isprintable() else "?" for each in clean)
     return clean.encode()[:room].decode(errors="ignore")
 
 
@@ -155,6 +188,11 @@ class State(Frozen, frozen=True):
         """Give the state in which the table does not exist."""
         return State(family, name, present=False)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the table and of what is in it: those that stand in commands."""
+        return (self.name, *(chain.name for chain in self.chains), *(declared.name for declared in self.sets))
+
     def elements_of(self, name: str) -> Table[Element, Data]:
         """Give the elements of a set; an unknown or empty one has none."""
         return self.elements.get(name) or Table()
@@ -165,6 +203,7 @@ __all__ = [
     "DSTNAT",
     "FILTER",
     "MEMBER",
+    "NAME_BYTES",
     "SRCNAT",
     "Chain",
     "Data",
@@ -178,6 +217,9 @@ __all__ = [
     "comment_text",
     "concatenation",
     "interval",
+    "is_name",
+    "is_rule",
+    "is_verdict",
     "port",
     "protocol",
 ]
