@@ -1,15 +1,14 @@
 """What benchmarks share: numbers as rows, pinning, and a real agent in a network namespace of its own.
 
-Here: the table, percentiles, the agent's process, its configuration edited in three ways, what /proc says of a process.
-Not here: figures (one module per feature), Kubernetes, a judgement: a row shows the wanted value and does not fail.
+Here: the table, percentiles, an agent pinned to a CPU, what /proc says of a process. Not here: figures (one module per
+feature), the agent's process itself (tests/support/agent.py), a judgement: a row shows the wanted value and does not
+fail.
 Invariant: what is started here is ended here, by its process id, also when a measurement fails.
 """
 
 import contextlib
 import os
-import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,15 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from podgate.linux.namespaces import inside_network
-from podgate.linux.processes import die_with_parent
+from tests.support.agent import Agent
 from tests.support.netns import NetNamespace
 
 BYTECODE: Final = Path(__file__).resolve().parents[1] / ".cache" / "bytecode"
 """Where agents under measurement keep compiled modules, as an installed package does."""
-
-PAGES: Final = ("127.0.0.1", 10350)
-"""Where an agent serves its pages by default, in its own namespace."""
 
 _PAUSE: Final = threading.Event()
 _HEADINGS: Final = ("figure", "wanted", "measured", "min - max", "reference")
@@ -119,16 +114,6 @@ def pinned(cpu: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def wait_until(condition: Callable[[], object], seconds: float, pause: float = 0.002) -> bool:
-    """Ask until it is true; give False when the time is over."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        _PAUSE.wait(pause)
-    return True
-
-
 def rest(seconds: float) -> None:
     """Do nothing for a while, as in measuring what an idle process does meanwhile."""
     _PAUSE.wait(seconds)
@@ -140,121 +125,26 @@ def installed() -> dict[str, str]:
     return {**left, "PYTHONPYCACHEPREFIX": str(BYTECODE)}
 
 
-class Volume:
-    """A configuration file as kubelet mounts it, edited in each of the ways that are met in practice.
-
-    ``path`` is a link to ``..data/NAME``, and ``..data`` a link to the folder that counts.
-    """
-
-    def __init__(self, folder: Path, text: str, name: str = "ip-masq-agent") -> None:
-        folder.mkdir()
-        self._folder = folder
-        self._count = 0
-        self._name = name
-        self.path = folder / name
-        self.swap(text)
-        self.path.symlink_to(f"..data/{name}")
-
-    def swap(self, text: str) -> None:
-        """Swap ``..data`` to a new folder, as kubelet's AtomicWriter does."""
-        self._count += 1
-        fresh, link = self._folder / f"..{self._count}", self._folder / "..data_tmp"
-        fresh.mkdir()
-        (fresh / self._name).write_text(text)
-        link.symlink_to(fresh.name)
-        link.rename(self._folder / "..data")
-        shutil.rmtree(self._folder / f"..{self._count - 1}", ignore_errors=True)
-
-    def rename(self, text: str) -> None:
-        """Put a new file in the old one's place, as careful editors do."""
-        fresh = self.path.resolve().with_name(".new")
-        fresh.write_text(text)
-        fresh.rename(fresh.with_name(self._name))
-
-    def write(self, text: str) -> None:
-        """Truncate and write in place, as a shell does."""
-        self.path.write_text(text)
-
-    @property
-    def forms(self) -> dict[str, Callable[[str], None]]:
-        """The three ways, by the names that the table shows."""
-        return {"..data swap": self.swap, "rename": self.rename, "in-place write": self.write}
-
-
-class Agent:
-    """``podgate FEATURE run`` as a user starts it, in a network namespace, on one CPU.
+def launch(namespace: NetNamespace, command: Sequence[str], log: Path, cpu: int | None = None) -> Agent:
+    """Start ``podgate`` with the words of a command, as a user does, in a network namespace; the caller ends it.
 
     Args:
         namespace: where it works.
         command: what follows ``podgate``.
-        log: the file that takes its log.
+        log: the file to whose end its log goes.
         cpu: where it stays, or None for anywhere.
     """
-
-    def __init__(self, namespace: NetNamespace, command: Sequence[str], log: Path, cpu: int | None = None) -> None:
-        self._namespace = namespace
-        self.log = log
-        program = str(Path(sys.executable).with_name("podgate"))
-        with contextlib.ExitStack() as stack:
-            if cpu is not None:
-                stack.enter_context(pinned(cpu))
-            stack.enter_context(inside_network(namespace.descriptor))
-            output = stack.enter_context(log.open("ab"))
-            self.started = time.perf_counter()
-            self._process = subprocess.Popen(
-                [program, *command],
-                env=installed(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - one thread; the agent must not outlive a killed benchmark
-            )
-        self.pid = self._process.pid
-
-    def is_alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.poll() is None
-
-    def is_ready(self) -> bool:
-        """Whether /readyz says 200."""
-        return b" 200 " in self.page("/readyz").split(b"\r\n", 1)[0]
-
-    def page(self, path: str) -> bytes:
-        """Give the answer to a GET, head included; empty when nobody serves."""
-        with inside_network(self._namespace.descriptor):
-            asked = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        with asked:
-            asked.settimeout(2.0)
-            try:
-                asked.connect(PAGES)
-                asked.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-                return b"".join(iter(lambda: asked.recv(65536), b""))
-            except OSError:
-                return b""
-
-    def until_ready(self, seconds: float = 20.0) -> float:
-        """Wait for /readyz, and give the seconds since exec. Raises RuntimeError with the log."""
-        if not wait_until(lambda: self.is_ready() or not self.is_alive(), seconds, pause=0.001) or not self.is_alive():
-            raise RuntimeError(
-                f"the agent did not become ready in {seconds} s; its log:\n{self.log.read_text()[-2000:]}"
-            )
-        return time.perf_counter() - self.started
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        """End it, by force if it takes longer than 10 s."""
-        if self.is_alive():
-            self._process.send_signal(number)
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    program = str(Path(sys.executable).with_name("podgate"))
+    with contextlib.ExitStack() as stack:
+        if cpu is not None:
+            stack.enter_context(pinned(cpu))
+        return Agent.start(namespace, [program, *command], log, installed())
 
 
 @contextmanager
 def running(namespace: NetNamespace, command: Sequence[str], log: Path, cpu: int | None = None) -> Iterator[Agent]:
     """Have an agent for the body."""
-    agent = Agent(namespace, command, log, cpu)
+    agent = launch(namespace, command, log, cpu)
     try:
         yield agent
     finally:

@@ -22,9 +22,12 @@ from typing import Final
 
 from benchmarks.figures.configuration import bulk, mark, text_of
 from benchmarks.figures.edits import Kernel
-from benchmarks.support import Agent, Volume, descriptors, installed, memory_kb, rest, wait_until
+from benchmarks.support import descriptors, installed, launch, memory_kb, rest
 from podgate.linux.namespaces import inside_network
+from tests.support.agent import Agent
 from tests.support.netns import NetNamespace, netns
+from tests.support.poll import happens
+from tests.support.volume import MountedFile
 
 CHECK_EVERY: Final = 5.0
 """Seconds between two checks; while one runs, nothing else happens."""
@@ -67,7 +70,7 @@ class DidNotHoldError(Exception):
 class Node:
     """A network namespace with an agent in it."""
 
-    def __init__(self, name: str, namespace: NetNamespace, volume: Volume, folder: Path) -> None:
+    def __init__(self, name: str, namespace: NetNamespace, volume: MountedFile, folder: Path) -> None:
         self.name = name
         self.namespace = namespace
         self.kept = folder / f"{name}-state" / "config.json"
@@ -77,7 +80,7 @@ class Node:
         self.agent = self._start()
 
     def _start(self) -> Agent:
-        return Agent(self.namespace, self._command, self.log)
+        return launch(self.namespace, self._command, self.log)
 
     def restart(self, number: int, pause: float) -> None:
         """End the agent by a signal, and start it again after some seconds without one."""
@@ -102,7 +105,7 @@ class Node:
 class World:
     """Two nodes, one file, and everything that may happen to them."""
 
-    def __init__(self, folder: Path, nodes: tuple[Node, Node], volume: Volume, chance: random.Random) -> None:
+    def __init__(self, folder: Path, nodes: tuple[Node, Node], volume: MountedFile, chance: random.Random) -> None:
         self._nodes = nodes
         self._steady, self._mortal = nodes
         self._volume = volume
@@ -149,7 +152,7 @@ class World:
     def _bad(self) -> None:
         """Write a bad file, once what it must not weaken is known everywhere: in the kernel and on disk."""
         for node in self._nodes:
-            if not wait_until(lambda node=node: self._is_known(node), PATIENCE):  # type: ignore[misc]
+            if not happens(lambda node=node: self._is_known(node), PATIENCE):  # type: ignore[misc]
                 raise DidNotHoldError(
                     f"{node.name}: {self._newest} did not arrive, or was not kept, in {PATIENCE:.0f} s"
                 )
@@ -194,7 +197,7 @@ class World:
         for node in self._nodes:
             started = time.monotonic()
             said = ""
-            while (plan := node.plan(self._good))[0] != 0 or not node.agent.is_ready():
+            while (plan := node.plan(self._good))[0] != 0 or node.agent.get("/readyz")[0] != 200:
                 said = plan[1]
                 if not node.agent.is_alive():
                     raise DidNotHoldError(f"{node.name}: the agent ended by itself")
@@ -224,7 +227,7 @@ class World:
 
 def soak(folder: Path, seconds: float, chance: random.Random) -> list[str]:
     """Let things happen for some seconds; give what did not hold."""
-    volume = Volume(folder / "volume", text_of([mark(0)]))
+    volume = MountedFile(folder / "volume", text_of([mark(0)]))
     with contextlib.ExitStack() as stack:
         nodes = []
         for name in ("steady", "mortal"):

@@ -16,10 +16,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks.support import descriptors, installed, memory_kb, wait_until
+from benchmarks.support import descriptors, installed, memory_kb
 from podgate.linux.namespaces import inside_network
 from podgate.linux.processes import die_with_parent
 from tests.support.netns import NetNamespace, netns
+from tests.support.poll import happens
 
 CROWD: Final = 150
 """Clients at a time; each does one thing after another."""
@@ -194,7 +195,7 @@ def soak(folder: Path, seconds: float, chance: random.Random) -> list[str]:
             stack.callback(process.wait, 10)
             stack.callback(process.terminate)
             processes.append(process)
-        if not wait_until(lambda: '"listeners"' in (folder / "proxy").read_text(), 20.0):
+        if not happens(lambda: '"listeners"' in (folder / "proxy").read_text(), 20.0):
             return [f"the proxy did not start:\n{(folder / 'proxy').read_text()[-2000:]}"]
         said = json.loads((folder / "cloud").read_text().splitlines()[0])["secrets"]
         concealed = [word.encode() for name, word in said.items() if name != "token"]
@@ -229,7 +230,7 @@ async def _run(crowd: Crowd, proxy: subprocess.Popen[bytes], seconds: float) -> 
 def _grown(crowd: Crowd, pid: int) -> list[str]:
     """Say what the crowd left behind and should not have."""
     found = []
-    if not wait_until(lambda: descriptors(pid) <= 20, 15.0, pause=0.2):
+    if not happens(lambda: descriptors(pid) <= 20, 15.0, pause=0.2):
         found.append(f"{descriptors(pid)} descriptors are open although the crowd has gone")
     memory = memory_kb(pid)[0]
     if crowd.first and memory > crowd.first + GROWTH_KB:

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.figures.configuration import bulk, mark, text_of
-from benchmarks.support import Row, Volume, cpus, milliseconds, percentile, running, say, spread
+from benchmarks.support import Row, cpus, milliseconds, percentile, running, say, spread
 from podgate.linux.namespaces import inside_network
 from podgate.linux.netlink import Connection, Listener
 from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, NEW_ELEMENTS, NOTIFICATIONS
 from podgate.linux.nftables_elements import Shape, decode_elements, list_elements
 from tests.support.netns import NetNamespace, netns
+from tests.support.volume import MountedFile
 
 OFTEN: Final = "10.0.0.0/8"
 PATIENCE: Final = 5.0
@@ -71,10 +72,10 @@ class Kernel:
 
 
 @contextmanager
-def followed(folder: Path, text: str) -> Iterator[tuple[Volume, Kernel]]:
+def followed(folder: Path, text: str) -> Iterator[tuple[MountedFile, Kernel]]:
     """Have an agent that follows a file, and somebody who watches the kernel."""
     folder.mkdir()
-    volume = Volume(folder / "volume", text)
+    volume = MountedFile(folder / "volume", text)
     command = ["masquerade", "run", "--config", str(volume.path), "--state-dir", str(folder / "state")]
     with netns() as namespace, running(namespace, command, folder / "log", cpus()[1]) as agent:
         agent.until_ready()
@@ -88,14 +89,15 @@ def followed(folder: Path, text: str) -> Iterator[tuple[Volume, Kernel]]:
 def edits(folder: Path, quick: bool) -> list[Row]:
     """Measure the three forms of an edit, bursts, and edits of long lists."""
     with followed(folder / "short", text_of([mark(0)])) as (volume, kernel):
-        rows = asyncio.run(_awaited(volume, kernel, 30 if quick else 1000))
-        rows += asyncio.run(_bursts(volume, kernel, 3 if quick else 50))
-    say("  lists of 10,000 entries")
-    with followed(folder / "long", text_of(bulk(10_000))) as (volume, kernel):
-        return rows + asyncio.run(_long(volume, kernel, 3 if quick else 20))
+        rows = asyncio.run(_awaited(volume, kernel, 9 if quick else 1000))
+        rows += asyncio.run(_bursts(volume, kernel, 2 if quick else 50))
+    count = 1_000 if quick else 10_000
+    say(f"  lists of {count:,} entries")
+    with followed(folder / "long", text_of(bulk(count))) as (volume, kernel):
+        return rows + asyncio.run(_long(volume, kernel, count, 2 if quick else 20))
 
 
-async def _awaited(volume: Volume, kernel: Kernel, count: int) -> list[Row]:
+async def _awaited(volume: MountedFile, kernel: Kernel, count: int) -> list[Row]:
     """Edit again and again, each time waiting for the kernel."""
     taken: dict[str, list[float]] = {form: [] for form in volume.forms}
     for number, (form, edit) in zip(range(1, count + 1), itertools.cycle(volume.forms.items()), strict=False):
@@ -130,7 +132,7 @@ async def _edit(edit: Callable[[str], None], networks: list[IPv4Network], kernel
     return None if arrived is None else arrived - started
 
 
-async def _bursts(volume: Volume, kernel: Kernel, count: int) -> list[Row]:
+async def _bursts(volume: MountedFile, kernel: Kernel, count: int) -> list[Row]:
     """Edit 20 times without waiting; the last one must arrive, and nothing else may be left."""
     say(f"  {count} bursts of 20 edits")
     forms = itertools.cycle(volume.forms.values())
@@ -153,18 +155,18 @@ async def _bursts(volume: Volume, kernel: Kernel, count: int) -> list[Row]:
     ]
 
 
-async def _long(volume: Volume, kernel: Kernel, count: int) -> list[Row]:
-    """Edit a list of 10,000 entries: one entry, then half of them."""
+async def _long(volume: MountedFile, kernel: Kernel, entries: int, count: int) -> list[Row]:
+    """Edit a long list: one entry, then half of them."""
     one: list[float | None] = []
     half: list[float | None] = []
     for number in range(count):
-        same = bulk(10_000, 5_000 * (number % 2))
+        same = bulk(entries, entries // 2 * (number % 2))
         one.append(await _edit(volume.swap, [mark(2 * number), *same], kernel))
-        other = bulk(10_000, 5_000 * ((number + 1) % 2))
+        other = bulk(entries, entries // 2 * ((number + 1) % 2))
         half.append(await _edit(volume.swap, [mark(2 * number + 1), *other], kernel))
     rows = []
     for figure, taken in (("one entry changes", one), ("half of them change", half)):
         seconds = [each for each in taken if each is not None]
         arrived = f"{len(seconds)} of {count} arrived"
-        rows.append(_median(f"edit -> kernel, 10,000 entries, {figure}", seconds, arrived))
+        rows.append(_median(f"edit -> kernel, {entries:,} entries, {figure}", seconds, arrived))
     return rows

@@ -11,10 +11,8 @@ from typing import Final
 
 from benchmarks.figures.configuration import bulk, mark, text_of
 from benchmarks.support import (
-    Agent,
     Counters,
     Row,
-    Volume,
     counters,
     cpus,
     installed,
@@ -28,20 +26,21 @@ from benchmarks.support import (
     timed,
     versus,
 )
+from tests.support.agent import Agent
 from tests.support.netns import netns
+from tests.support.volume import MountedFile
 
 _FORKS: Final = {"clone", "clone3", "fork", "vfork"}
 _WRITES: Final = {"write", "writev", "pwrite64", "pwritev", "pwritev2"}
-_CHECKS: Final = "5s"
 
 
-def _command(folder: Path, volume: Volume) -> list[str]:
+def _command(folder: Path, volume: MountedFile) -> list[str]:
     return ["masquerade", "run", "--config", str(volume.path), "--state-dir", str(folder / "state")]
 
 
 def start(folder: Path, quick: bool) -> list[Row]:
     """Measure from exec to the first 200 of /readyz, beside a Python that does nothing."""
-    volume = Volume(folder / "volume", text_of([mark(0)]))
+    volume = MountedFile(folder / "volume", text_of([mark(0)]))
     command = _command(folder, volume)
 
     def agent() -> float:
@@ -53,24 +52,24 @@ def start(folder: Path, quick: bool) -> list[Row]:
             program = [sys.executable, "-c", "import asyncio"]
             return timed(lambda: subprocess.run(program, check=True, env=installed()))
 
-    taken = interleaved(3 if quick else 10, ours=agent, theirs=bare)
+    taken = interleaved(1 if quick else 10, ours=agent, theirs=bare)
     return [versus("start to ready", "<= 400 ms", taken["ours"], taken["theirs"], "python -c 'import asyncio'")]
 
 
 def idle(folder: Path, quick: bool) -> list[Row]:
     """Count what an idle agent does, with the default drift check and with a frequent one."""
-    seconds = 6.0 if quick else 20.0
+    seconds = 1.0 if quick else 20.0
     rows = _quiet(folder, seconds)
-    for count in (1, 10_000):
-        rows += _checking(folder, count, 6.0 if quick else 20.0)
+    for count in (1, 1_000 if quick else 10_000):
+        rows += _checking(folder, count, 1 if quick else 5, seconds)
     return rows
 
 
 def _quiet(folder: Path, seconds: float) -> list[Row]:
-    volume = Volume(folder / "volume", text_of([mark(0)]))
+    volume = MountedFile(folder / "volume", text_of([mark(0)]))
     with netns() as namespace, running(namespace, _command(folder, volume), folder / "log", cpus()[1]) as agent:
         agent.until_ready()
-        rest(1.0)
+        rest(seconds / 20)
         done = _counted(agent, seconds)
         calls = syscalls(agent.pid, seconds)
         resident, proportional = memory_kb(agent.pid)
@@ -88,16 +87,16 @@ def _quiet(folder: Path, seconds: float) -> list[Row]:
     ]
 
 
-def _checking(folder: Path, count: int, seconds: float) -> list[Row]:
-    """Give the cost of one drift check."""
-    volume = Volume(folder / f"volume-{count}", text_of(bulk(count), _CHECKS))
+def _checking(folder: Path, count: int, every: int, seconds: float) -> list[Row]:
+    """Give the cost of one drift check, of one ``every`` so many seconds."""
+    volume = MountedFile(folder / f"volume-{count}", text_of(bulk(count), f"{every}s"))
     command = _command(folder, volume)
     with netns() as namespace, running(namespace, command, folder / "log", cpus()[1]) as agent:
         agent.until_ready()
-        rest(1.0)
+        rest(seconds / 20)
         done = _counted(agent, seconds)
         resident, _ = memory_kb(agent.pid)
-    checks = max(1.0, seconds // 5)
+    checks = max(1.0, seconds // every)
     named = f"{count:,} {'entry' if count == 1 else 'entries'}"
     rows = [
         Row(

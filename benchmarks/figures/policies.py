@@ -46,7 +46,7 @@ def policies(folder: Path, quick: bool) -> list[Row]:
         agent.until_ready()
         kernel = Kernel(namespace)
         try:
-            return asyncio.run(_added(objects, kernel, 20 if quick else 500))
+            return asyncio.run(_added(objects, kernel, 5 if quick else 500))
         finally:
             kernel.close()
 

@@ -8,8 +8,8 @@ import pytest
 from tests.style.reading import ROOT
 
 FIGURES = (
-    "4000 objects, streamed: CPU time",
-    "4000 objects, in pages: CPU time",
+    "600 objects, streamed: CPU time",
+    "600 objects, in pages: CPU time",
     "one event, bytes to a new snapshot",
     "one event over the socket: CPU time",
 )
@@ -17,7 +17,7 @@ FIGURES = (
 
 @pytest.mark.slow
 def test_a_quick_run_prints_every_figure() -> None:
-    command = [sys.executable, "-m", "tools.bench", "kube", "--quick", "--each", "2000"]
+    command = [sys.executable, "-m", "tools.bench", "kube", "--quick", "--each", "300"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
     assert done.returncode == 0, done.stderr
     for figure in FIGURES:

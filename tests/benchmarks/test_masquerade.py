@@ -12,9 +12,9 @@ pytestmark = pytest.mark.kernel
 ROWS = {
     "edits": ("edits that arrived", "edit -> kernel, ..data swap, p99", "bursts of 20 whose last edit arrived"),
     "policies": ("Pods that arrived", "5 policies of 200 Pods: one Pod added -> kernel, p99"),
-    "loading": ("1,000 entries: loading an absent table", "10,000 entries: reading back, no change"),
+    "loading": ("100 entries: loading an absent table", "1,000 entries: reading back, no change"),
     "start": ("start to ready",),
-    "idle": ("idle: forks", "idle: writes", "idle: wake-ups", "memory, RSS", "drift check, 10,000 entries"),
+    "idle": ("idle: forks", "idle: writes", "idle: wake-ups", "memory, RSS", "drift check, 1,000 entries"),
 }
 
 

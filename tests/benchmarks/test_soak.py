@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.figures.configuration import mark, text_of
-from benchmarks.support import Volume
 from tests.style.reading import ROOT
 from tests.support.netns import netns
+from tests.support.volume import MountedFile
 from tools.soak_masquerade import DidNotHoldError, Node, World
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
@@ -27,7 +27,7 @@ def test_a_short_soak_holds_and_shows_its_progress() -> None:
 def test_a_kernel_that_stays_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A soak that cannot fail would be no test: here the file is edited behind the back of what must hold."""
     monkeypatch.setattr("tools.soak_masquerade.PATIENCE", 1.0)
-    volume = Volume(tmp_path / "volume", text_of([mark(0)]))
+    volume = MountedFile(tmp_path / "volume", text_of([mark(0)]))
     with netns() as first, netns() as second:
         nodes = (Node("steady", first, volume, tmp_path), Node("mortal", second, volume, tmp_path))
         try:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.support import Row, Volume, counters, interleaved, percentile, table, versus
+from benchmarks.support import Row, counters, interleaved, percentile, table, versus
+from tests.support.volume import MountedFile
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_rows_are_laid_out_in_columns() -> None:
 
 
 def test_each_form_of_an_edit_changes_what_the_path_shows(tmp_path: Path) -> None:
-    volume = Volume(tmp_path / "volume", "first")
+    volume = MountedFile(tmp_path / "volume", "first")
     assert volume.path.read_text() == "first"
     for _ in range(2):
         for form, edit in volume.forms.items():

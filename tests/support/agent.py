@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from podgate.linux.namespaces import inside_network
 from tests.support.netns import NetNamespace
-from tests.support.poll import poll
+from tests.support.poll import happens, poll
 
 TABLE: Final = "podgate-masquerade"
 DEFAULTS: Final = frozenset({"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"})
@@ -28,7 +29,7 @@ DEFAULTS: Final = frozenset({"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "1
 
 PODGATE: Final = (sys.executable, "-m", "podgate.cli")
 _PORT: Final = 10350
-_START_SECONDS: Final = 10.0
+_START_SECONDS: Final = 30.0
 
 
 class Ended(NamedTuple):
@@ -70,11 +71,29 @@ class Agent:
     def __init__(self, namespace: NetNamespace, process: subprocess.Popen[bytes], log: Path) -> None:
         self.namespace = namespace
         self.process = process
+        self.started = time.perf_counter()
         self._log = log
+
+    @classmethod
+    def start(cls, namespace: NetNamespace, command: Sequence[str], log: Path, environ: Mapping[str, str]) -> "Agent":
+        """Start a command in the namespace, its output at the end of the log; whoever calls ends it."""
+        with inside_network(namespace.descriptor), log.open("ab") as output:
+            process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *command],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+            )
+        return cls(namespace, process, log)
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
 
     def get(self, page: str) -> tuple[int, str]:
         """Ask for a page; (0, "") while nobody listens."""
@@ -96,8 +115,13 @@ class Agent:
 
     def ready(self) -> bool:
         """Say whether it is ready; a process that ended fails the test with its log."""
-        assert self.process.poll() is None, f"the agent ended with {self.process.returncode}:\n{self.text()}"
+        assert self.is_alive(), f"the agent ended with {self.process.returncode}:\n{self.text()}"
         return self.get("/readyz")[0] == 200
+
+    def until_ready(self) -> float:
+        """Wait until it is ready, and give the seconds since it was started."""
+        assert happens(self.ready, _START_SECONDS, pause=0.001), f"not ready; its log:\n{self.text()[-2000:]}"
+        return time.perf_counter() - self.started
 
     def metrics(self) -> dict[str, float]:
         """Give the metrics page as ``name{labels}`` to value."""
@@ -119,10 +143,20 @@ class Agent:
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 10.0) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 20.0) -> int:
         """Ask it to end, and give its exit code."""
         self.send(number)
         return self.process.wait(seconds)
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End it if it still runs, by force if it takes longer than 10 s."""
+        if self.is_alive():
+            self.send(number)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 @contextmanager
@@ -144,15 +178,13 @@ def started(
         given += ["--state-dir", str(directory / "state")]
     if "--node-name" not in given:
         given += ["--node-name", "node-1"]
-    command = [*under, "setpriv", "--pdeathsig", "KILL", *PODGATE, "masquerade", "run", *given]
-    with inside_network(namespace.descriptor), log.open("wb") as output:
-        process = subprocess.Popen(command, env=_environ(environ), stdout=output, stderr=output, cwd="/")
+    command = [*under, *PODGATE, "masquerade", "run", *given]
+    log.unlink(missing_ok=True)
+    agent = Agent.start(namespace, command, log, _environ(environ))
     try:
-        yield Agent(namespace, process, log)
+        yield agent
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
+        agent.end(signal.SIGKILL)
 
 
 @contextmanager
@@ -161,7 +193,7 @@ def running(
 ) -> Iterator[Agent]:
     """Start an agent and wait until it is ready."""
     with started(namespace, directory, *arguments, environ=environ) as agent:
-        poll(agent.ready, _START_SECONDS)
+        agent.until_ready()
         yield agent
 
 
@@ -211,7 +243,7 @@ RULES: Final = 5
 """How many rules the table has."""
 
 
-def watch(condition: Callable[[], bool], during: Callable[[], bool], timeout: float = 5.0) -> None:
+def watch(condition: Callable[[], bool], during: Callable[[], bool], timeout: float = 20.0) -> None:
     """Poll until ``condition``, and fail as soon as ``during`` does not hold."""
 
     def both() -> bool:

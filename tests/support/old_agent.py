@@ -7,14 +7,13 @@ Invariant: the process sees an /etc and a /var/lib of its own, so that nothing o
 """
 
 import os
-import subprocess
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from podgate.linux.namespaces import inside_network
 from tests.support.agent import Agent
 from tests.support.netns import NetNamespace
 
@@ -107,12 +106,9 @@ class OldName:
         log = self._directory / "agent.log"
         own = ("unshare", "--mount", "sh", "-c", _OWN_FILES, str(self._directory))
         environ = {name: value for name, value in os.environ.items() if name not in ("PODGATE_SOURCE", "NODE_NAME")}
-        with inside_network(namespace.descriptor), log.open("wb") as output:
-            command = [*own, "setpriv", "--pdeathsig", "KILL", *DROPIN, *flags]
-            process = subprocess.Popen(command, env=environ, stdout=output, stderr=output, cwd="/")
+        log.unlink(missing_ok=True)
+        agent = Agent.start(namespace, [*own, *DROPIN, *flags], log, environ)
         try:
-            yield Agent(namespace, process, log)
+            yield agent
         finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait(10)
+            agent.end(signal.SIGKILL)
