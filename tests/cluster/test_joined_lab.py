@@ -59,6 +59,32 @@ spec:
 """
 
 
+BATCH = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once, namespace: joined}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: shell, image: shell, command: [echo, done, once]}]
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: set, namespace: joined}
+spec:
+  replicas: 2
+  serviceName: set
+  selector: {matchLabels: {app: set}}
+  template:
+    metadata: {labels: {app: set}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers: [{name: echo, image: echo}]
+"""
+STATEFUL = "/apis/apps/v1/namespaces/joined/statefulsets/set"
+
+
 @pytest.fixture(scope="module")
 def joined(plane: ControlPlane) -> Iterator[TestLab]:
     with lab(NODES, name="joined", kubeconfig=plane.kubeconfig) as started:
@@ -70,6 +96,12 @@ def found(plane: ControlPlane, path: str) -> dict[str, Any]:
     assert code == 200, body
     value: dict[str, Any] = json.loads(body)
     return value
+
+
+def pod_of(plane: ControlPlane, label: str) -> str:
+    """Give the name of the one Pod with a label."""
+    (pod,) = found(plane, f"/api/v1/namespaces/joined/pods?labelSelector={label.replace('=', '%3D')}")["items"]
+    return str(pod["metadata"]["name"])
 
 
 def echoes(plane: ControlPlane) -> list[dict[str, Any]]:
@@ -169,6 +201,17 @@ spec:
     poll(lambda: joined.execute("joined/reader", "cat", "/words/word") == "second")
     joined.run("delete", "-n", "joined", "pod/reader")
     assert plane.get("/api/v1/namespaces/joined/pods/reader")[0] == 404
+
+
+def test_jobs_and_stateful_sets_run_by_their_own_controllers(plane: ControlPlane, joined: TestLab) -> None:
+    said = joined.apply(BATCH)
+    assert "Job/joined/once created" in said
+    job = "/apis/batch/v1/namespaces/joined/jobs/once"
+    poll(lambda: found(plane, job)["status"].get("succeeded") == 1, timeout=20)
+    assert joined.logs("joined/" + pod_of(plane, "job-name=once")).strip() == "done once"
+    poll(lambda: found(plane, STATEFUL)["status"].get("readyReplicas") == 2, timeout=20)
+    assert joined.execute("joined/set-1", "hostname").strip() == "set-1"
+    joined.run("delete", "-n", "joined", "job/once", "statefulset/set")
 
 
 def test_the_api_server_reads_logs_from_the_node(plane: ControlPlane, joined: TestLab) -> None:

@@ -24,7 +24,7 @@ HARMLESS: Final = frozenset(
         # Seen by people and tools only.
         "terminationMessagePolicy", "protocol", "hostPort", "requests", "tty", "stdin", "stdinOnce",
         # No DNS server: documented for the whole lab.
-        "dnsPolicy", "dnsConfig",
+        "dnsPolicy", "dnsConfig", "subdomain", "setHostnameAsFQDN",
         # Pods of a lab share a process namespace: documented for the whole lab.
         "hostPID", "shareProcessNamespace",
         # What a machine without those security modules does with them, too.

@@ -56,12 +56,13 @@ class _Place(Frozen, frozen=True):
     path: str = ""
 
 
-def read_manifests(paths: Iterable[str], kinds: Kinds) -> Manifests:
+def read_manifests(paths: Iterable[str], kinds: Kinds, *, joined: bool = False) -> Manifests:
     """Read files and folders (``.yaml``, ``.yml``, ``.json``, ``.jsonl``; several documents, ``List``).
 
     Args:
         paths: as the user gave them; a folder's files come by name.
         kinds: what is known already; definitions among the manifests are added.
+        joined: they are for a cluster, whose controllers run every kind.
     """
     files: dict[str, bytes] = {}
     complaints: list[Complaint] = []
@@ -72,7 +73,7 @@ def read_manifests(paths: Iterable[str], kinds: Kinds) -> Manifests:
                     files[file] = opened.read()
         except OSError as error:
             complaints.append(Complaint(error.filename or path, 0, "error", f"cannot be read: {error.strerror}"))
-    manifests = understood(files, kinds)
+    manifests = understood(files, kinds, joined=joined)
     return Manifests(manifests.objects, (*complaints, *manifests.complaints))
 
 
@@ -83,7 +84,7 @@ def _files(path: str) -> list[str]:
     return [os.path.join(path, name) for name in names if os.path.isfile(os.path.join(path, name))]
 
 
-def understood(files: Mapping[str, bytes], kinds: Kinds) -> Manifests:
+def understood(files: Mapping[str, bytes], kinds: Kinds, *, joined: bool = False) -> Manifests:
     """Do what ``read_manifests`` does with files that were read already. Pure."""
     complaints: list[Complaint] = []
     found: list[tuple[_Place, Any]] = []
@@ -97,7 +98,7 @@ def understood(files: Mapping[str, bytes], kinds: Kinds) -> Manifests:
     kinds = kinds.plus(*filter(None, (defined_by(obj) for _, obj in found if _is_definition(obj))))
     objects: dict[ObjectRef, Object] = {}
     for place, raw in found:
-        field, severity, message, obj = _understood(raw, kinds)
+        field, severity, message, obj = _understood(raw, kinds, joined)
         if obj is not None and ref_of(obj) in objects:
             field, severity, message = "metadata.name", "warning", f"{ref_of(obj)} is given before: this one counts"
         if message:
@@ -134,7 +135,7 @@ def _flattened(place: _Place, value: Any) -> Iterator[tuple[_Place, Any]]:
         yield place, value
 
 
-def _understood(raw: Any, kinds: Kinds) -> tuple[str, Severity, str, Object | None]:
+def _understood(raw: Any, kinds: Kinds, joined: bool) -> tuple[str, Severity, str, Object | None]:
     """Give field, severity and message of a complaint (empty: none), and the object unless there is an error."""
     if not isinstance(raw, dict):
         return "", "error", f"an object is a map, not {type(raw).__name__}: is this a manifest?", None
@@ -155,7 +156,7 @@ def _understood(raw: Any, kinds: Kinds) -> tuple[str, Severity, str, Object | No
         return "metadata.namespace", "warning", f"a {resource.kind} is in no namespace: ignored; remove it", obj
     if obj["kind"] == "Secret":
         obj = _secret(obj)
-    if resource.stored_only and resource.group.endswith(("apps", "batch", "autoscaling")):
+    if not joined and resource.stored_only and resource.group.endswith(("apps", "batch", "autoscaling")):
         return "kind", "warning", "the lab keeps it, but runs nothing for it", obj
     return "", "warning", "", obj
 

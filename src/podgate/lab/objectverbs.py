@@ -28,9 +28,9 @@ from podgate.model.frozen import ObjectRef
 Version = tuple[str, str, str, int]
 
 
-def _manifests(paths: Iterable[str], kinds: Kinds) -> tuple[Object, ...]:
+def _manifests(paths: Iterable[str], kinds: Kinds, *, joined: bool) -> tuple[Object, ...]:
     """Read manifests; complaints go to stderr, and any error stops here."""
-    found = read_manifests(paths, kinds)
+    found = read_manifests(paths, kinds, joined=joined)
     for complaint in found.complaints:
         say(str(complaint))
     if found.failed:
@@ -74,7 +74,7 @@ def up(arguments: argparse.Namespace) -> int:
     where: Places = arguments.places
     joined = _join(arguments)
     kinds = clusterverbs().known_kinds(joined) if joined else Kinds()
-    objects = _manifests(arguments.paths, kinds)
+    objects = _manifests(arguments.paths, kinds, joined=joined is not None)
     say(f"lab {where.name}: starting")
     if joined:
         clusterverbs().prepare(joined)
@@ -110,7 +110,7 @@ def _stay(arguments: argparse.Namespace, init: int) -> int:
 def apply(arguments: argparse.Namespace) -> int:
     """Apply manifests."""
     kinds = _kinds(arguments.places)
-    objects = _manifests(arguments.paths, kinds)
+    objects = _manifests(arguments.paths, kinds, joined=read_note(arguments.places) is not None)
     lines, versions = _applied(arguments.places, objects, kinds)
     for line in lines:
         print(line)
