@@ -7,6 +7,9 @@ server when the node forwards it, so the redirect may come and go, and a connect
 
 A redirected packet is never forwarded: it goes to the node itself. So the refusals need not be taken away for the
 redirect, which is one table, made or removed in one transaction.
+
+A reset in the metadata server's name would be dropped on the way out by the rule of GCE's boot script against forged
+packets. So new connections to it are refused at the local address: they are sent there, and rejected on arrival.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,6 +27,9 @@ MANGLE: Final = -150
 FIRST_DSTNAT: Final = DSTNAT - 5
 """Before other programs' destination NAT: of several chains the first that translates wins."""
 
+REFUSING_DSTNAT: Final = FIRST_DSTNAT + 1
+"""After the redirect, before all others."""
+
 _LEGEND: Final = "made by podgate metadata; remove it with: podgate metadata clean"
 
 
@@ -35,6 +41,10 @@ def refusals_table(rules: NodeRules, family: Family) -> State:
     refused = [each for each in shut.refusals if _family(each.address) == family]
     forwarded = [Rule(_refusing(family, each), f"no Pod reaches {_shown(each)} directly") for each in refused]
     chains = [Chain("forward", (*_not_of_pods(rules), *forwarded), Hook("filter", "forward", MANGLE))]
+    away = tuple(_sent_away(rules, refused, family))
+    if away:
+        hook = Hook("nat", "prerouting", REFUSING_DSTNAT)
+        chains.append(Chain("prerouting", (*_not_of_pods(rules), *away), hook))
     if family == _family(rules.local_address):
         chains.append(Chain("input", tuple(_input(rules, family)), Hook("filter", "input", MANGLE)))
     output = tuple(_output(rules, family))
@@ -63,13 +73,25 @@ def _not_of_pods(rules: NodeRules) -> Iterator[Rule]:
     yield Rule(f"iifname {{ {names} }} return", "not sent by a Pod of this node")
 
 
+def _sent_away(rules: NodeRules, refused: Iterable[Refusal], family: Family) -> Iterator[Rule]:
+    for each in refused:
+        if each.address in rules.spoofed and each.ports:
+            yield Rule(
+                f"{family} daddr {each.address} tcp dport {_one_or_set(map(str, each.ports))} "
+                f"dnat to {rules.local_address}",
+                f"{_shown(each)}: refused at {rules.local_address}",
+            )
+
+
 def _input(rules: NodeRules, family: Family) -> Iterator[Rule]:
     """Give the rules for the address on lo: only redirected packets may come from Pods."""
     yield from _not_of_pods(rules)
     origins = sorted({each.address for each in rules.redirects})
+    ports = sorted({each.to_port for each in rules.redirects})
     if origins:
         yield Rule(
-            f"{family} daddr {rules.local_address} ct original {family} daddr {_one_or_set(origins)} return",
+            f"{family} daddr {rules.local_address} tcp dport {_one_or_set(map(str, ports))} "
+            f"ct original {family} daddr {_one_or_set(origins)} return",
             "redirected by podgate",
         )
     yield Rule(

@@ -177,6 +177,32 @@ def test_azures_wire_server_is_closed_but_for_its_other_ports(lab: PacketLab) ->
         lab.ext.run("ip", "addr", "del", "168.63.129.16/32", "dev", "lo")
 
 
+def test_refused_at_once_also_beside_the_boot_scripts_rule_against_forged_packets(lab: PacketLab) -> None:
+    lab.node.run("iptables", "-t", "mangle", "-I", "OUTPUT", "-s", CLOUD, "-j", "DROP")
+    try:
+        refuse(lab)
+        assert [asked(lab.pod, CLOUD, port) for port in (80, 8080, 443)] == ["refused"] * 3
+        load(lab, *states(RULES))
+        with serving(lab.node, LOCAL, 988, "podgate"):
+            assert [asked(lab.pod, CLOUD, port) for port in (80, 8080, 443)] == ["podgate", "refused", "refused"]
+    finally:
+        lab.node.run("iptables", "-t", "mangle", "-F", "OUTPUT")
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["the address is there", "the address is not there yet"])
+def test_what_is_refused_reaches_no_other_program_of_the_node(lab: PacketLab, there: bool) -> None:
+    if not there:
+        lab.node.run("ip", "addr", "del", f"{LOCAL}/32", "dev", "lo")
+    try:
+        refuse(lab)
+        with serving(lab.node, "0.0.0.0", 443, "an ingress"), serving(lab.node, "0.0.0.0", 80, "an ingress"):
+            assert [asked(lab.pod, CLOUD, port) for port in (443, 80)] == ["refused"] * 2
+            assert asked(lab.pod, NODE[4], 443) == "an ingress"
+    finally:
+        if not there:
+            lab.node.run("ip", "addr", "add", f"{LOCAL}/32", "dev", "lo", "scope", "host")
+
+
 def test_no_firewall_is_no_table(lab: PacketLab) -> None:
     load(lab, *states(RULES))
     load(lab, *states(node_rules(settings_from(Settings, {"firewall": False}), Machine())))

@@ -1,0 +1,100 @@
+"""Metadata in the lab: the old DaemonSet with another image, and ours over it; what a Pod reaches at each moment."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.lab import TestLab, lab
+from tests.support.poll import poll
+
+pytestmark = [pytest.mark.kernel, pytest.mark.lab]
+
+ROOT = Path(__file__).parents[2]
+V1 = "http://169.254.169.254/computeMetadata/v1"
+ZONE, KUBE_ENV = f"{V1}/instance/zone", f"{V1}/instance/attributes/kube-env"
+CONCEALED = "This metadata endpoint is concealed\n"
+
+UPSTREAM = """\
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: metadata-proxy, namespace: kube-system}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: metadata-proxy-v0.1
+  namespace: kube-system
+  labels: {k8s-app: metadata-proxy, version: v0.1}
+spec:
+  selector:
+    matchLabels: {k8s-app: metadata-proxy, version: v0.1}
+  updateStrategy: {type: RollingUpdate}
+  template:
+    metadata:
+      labels: {k8s-app: metadata-proxy, kubernetes.io/cluster-service: "true", version: v0.1}
+    spec:
+      priorityClassName: system-node-critical
+      serviceAccountName: metadata-proxy
+      hostNetwork: true
+      dnsPolicy: Default
+      tolerations: [{operator: Exists, effect: NoExecute}, {operator: Exists, effect: NoSchedule}]
+      containers:
+      - name: metadata-proxy
+        image: registry.example.com/metadata-proxy:0.1.0
+        securityContext: {privileged: true}
+        resources: {requests: {memory: 25Mi, cpu: 30m}, limits: {memory: 25Mi, cpu: 30m}}
+        args: ["--addr=0.0.0.0:988"]
+      nodeSelector: {cloud.google.com/metadata-proxy-ready: "true", kubernetes.io/os: linux}
+      terminationGracePeriodSeconds: 30
+"""
+"""The fields of the add-on's last version, written anew; only the image is another one."""
+
+BOOT_RULES = """
+ip addr add dev lo 169.254.169.252/32 scope host
+for pair in 80:988 8080:987; do
+  iptables -w -t nat -I PREROUTING -p tcp ! -i eth0 -d 169.254.169.254 --dport "${pair%:*}" -m comment --comment \
+    "metadata-concealment: bridge traffic to metadata server goes to metadata proxy" \
+    -j DNAT --to-destination "169.254.169.252:${pair#*:}"
+done
+iptables -w -t mangle -I OUTPUT -s 169.254.169.254 -j DROP
+"""
+"""What the boot script of GCE's nodes runs."""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[TestLab]:
+    with lab(ROOT / "examples" / "metadata", name="metadata") as started:
+        yield started
+
+
+def get(running: TestLab, who: str, url: str) -> str:
+    """Give the body, or ``failed N`` with curl's exit code."""
+    script = f"curl -sm3 -H 'Metadata-Flavor: Google' '{url}' || echo failed $?"
+    return running.shell(who, script)
+
+
+def test_the_old_manifest_with_another_image_and_ours_over_it(running: TestLab) -> None:
+    assert get(running, "web", KUBE_ENV).startswith("kube-env: SECRET-")
+
+    running.shell("node/node-1", BOOT_RULES)
+    assert get(running, "web", ZONE) == "failed 7\n"
+    running.apply(UPSTREAM)
+    poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a", 10)  # it has no probe
+    assert get(running, "web", KUBE_ENV) == CONCEALED
+    assert get(running, "web", "http://169.254.169.254:443/") != "failed 7\n"  # the old rules leave it open
+    assert get(running, "node/node-1", KUBE_ENV).startswith("kube-env: SECRET-")
+
+    running.run("apply", "-f", str(ROOT / "deploy" / "metadata"), "--wait")
+    poll(lambda: get(running, "web", "http://169.254.169.254:443/") == "failed 7\n", 10)
+    poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a", 10)
+    assert get(running, "web", KUBE_ENV) == CONCEALED
+    assert get(running, "web", "http://[fd20:ce::254]/") == "failed 7\n"
+    assert get(running, "node/node-1", KUBE_ENV).startswith("kube-env: SECRET-")
+
+
+def test_every_form_is_served_to_a_pod_by_its_real_clients(running: TestLab) -> None:
+    asked = f"{V1}/instance/service-accounts/default/?recursive=true"
+    assert "123456-compute@developer.gserviceaccount.com" in get(running, "web", asked)
+    assert '"access_token"' in get(running, "web", f"{V1}/instance/service-accounts/default/token")
+    assert get(running, "web", f"{V1}/instance/attributes/cluster-name") == "cluster-1"
