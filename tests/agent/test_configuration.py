@@ -1,7 +1,5 @@
 """The agent and its configuration: what is seen, when it counts, and what a bad one does to the kernel's rules."""
 
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ import pytest
 from tests.support.agent import DEFAULTS, Agent, elements, is_whole, running, started, watch
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll
+from tests.support.volume import Volume
 
 pytestmark = pytest.mark.kernel
 
@@ -36,36 +35,6 @@ def is_default(node: NetNamespace) -> Callable[[], bool]:
     return lambda: elements(node) == DEFAULTS
 
 
-class Volume:
-    """A ConfigMap volume as kubelet writes it: a key is a link through ``..data`` to a directory that is swapped."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._swaps = 0
-        path.mkdir()
-
-    def write(self, **keys: str) -> None:
-        """Swap in new contents, all at once; then links for new keys, and none for keys that left."""
-        self._swaps += 1
-        fresh = self._path / f"..2026_{self._swaps}"
-        fresh.mkdir()
-        for key, text in keys.items():
-            (fresh / key.replace("_", "-")).write_text(text)
-        data, made = self._path / "..data", self._path / "..data_tmp"
-        old = data.resolve() if data.is_symlink() else None
-        made.symlink_to(fresh.name)
-        made.rename(data)
-        links = {self._path / key.replace("_", "-") for key in keys}
-        for link in links:
-            if not link.is_symlink():
-                link.symlink_to(f"..data/{link.name}")
-        for link in self._path.iterdir():
-            if link.is_symlink() and link != data and link not in links:
-                link.unlink()
-        if old:
-            shutil.rmtree(old)
-
-
 @contextmanager
 def sampled(node: NetNamespace) -> Iterator[set[frozenset[str] | None]]:
     """Collect every content of the kernel's set that a second thread gets to see during the body."""
@@ -87,23 +56,23 @@ def sampled(node: NetNamespace) -> Iterator[set[frozenset[str] | None]]:
 
 def test_a_configmap_volume_is_followed_through_its_swaps(node: NetNamespace, tmp_path: Path) -> None:
     volume = Volume(tmp_path / "config")
-    volume.write(ip_masq_agent=config("10.0.0.0/8"))
+    volume.swap({KEY: config("10.0.0.0/8")})
     with running(node, tmp_path, "--config", tmp_path / "config" / KEY):
         assert keeps(node, "10.0.0.0/8")()
         for cidr in ("10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"):
-            volume.write(ip_masq_agent=config(cidr))
-            poll(keeps(node, cidr), 1.0)
+            volume.swap({KEY: config(cidr)})
+            poll(keeps(node, cidr))
 
 
 @pytest.mark.slow
 def test_a_key_that_leaves_the_configmap_brings_the_defaults_back(node: NetNamespace, tmp_path: Path) -> None:
     volume = Volume(tmp_path / "config")
-    volume.write(ip_masq_agent=config("10.0.0.0/8"))
+    volume.swap({KEY: config("10.0.0.0/8")})
     with running(node, tmp_path, "--config", tmp_path / "config" / KEY):
-        volume.write(other="x")
-        poll(is_default(node), 3.0)
-        volume.write(ip_masq_agent=config("10.1.0.0/16"))
-        poll(keeps(node, "10.1.0.0/16"), 1.0)
+        volume.swap({"other": "x"})
+        poll(is_default(node))
+        volume.swap({KEY: config("10.1.0.0/16")})
+        poll(keeps(node, "10.1.0.0/16"))
 
 
 def test_a_deleted_file_counts_after_a_second_and_a_new_one_at_once(node: NetNamespace, tmp_path: Path) -> None:
@@ -113,44 +82,56 @@ def test_a_deleted_file_counts_after_a_second_and_a_new_one_at_once(node: NetNam
         path.unlink()
         deleted = time.monotonic()
         watch(is_default(node), lambda: elements(node) in (frozenset({"10.0.0.0/8", LINK_LOCAL}), DEFAULTS))
-        assert 0.9 <= time.monotonic() - deleted < 3.0
+        assert time.monotonic() - deleted >= 0.9
         assert agent.ready()  # no file is a configuration: the defaults
         path.write_text(config("10.1.0.0/16"))
-        poll(keeps(node, "10.1.0.0/16"), 1.0)
+        poll(keeps(node, "10.1.0.0/16"))
 
 
-@pytest.mark.parametrize("written", ["truncated first", "moved away first", "in three writes", "renamed into place"])
+def save(path: Path, text: str, written: str) -> None:
+    """Write a file in one of the ways that editors have, with pauses in which a program could look."""
+    pause = threading.Event()
+    match written:
+        case "truncated first":
+            path.write_text("")
+            pause.wait(0.05)
+            path.write_text(text)
+        case "moved away first":
+            path.rename(path.with_name("ip-masq-agent~"))
+            pause.wait(0.05)
+            path.write_text(text)
+        case "in three writes":
+            with path.open("w") as file:
+                for piece in (text[:30], text[30:45], text[45:]):
+                    file.write(piece)
+                    file.flush()
+                    pause.wait(0.05)
+        case _:
+            path.with_name(".new").write_text(text)
+            path.with_name(".new").rename(path)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [pytest.param("truncated first", marks=pytest.mark.slow), "moved away first", "in three writes",
+     pytest.param("renamed into place", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_no_way_of_saving_a_file_shows_anything_but_old_and_new(
     node: NetNamespace, tmp_path: Path, written: str
 ) -> None:
     path = tmp_path / KEY
     path.write_text(config("10.0.0.0/8"))
-    pause = threading.Event()
+    allowed = {frozenset({"10.0.0.0/8", LINK_LOCAL})}
     with running(node, tmp_path, "--config", path), sampled(node) as seen:
-        old = frozenset({"10.0.0.0/8", LINK_LOCAL})
+        poll(lambda: seen)
         for number in range(3):
-            new = config(f"10.{number}.0.0/16", "192.0.2.0/24")
-            match written:
-                case "truncated first":
-                    path.write_text("")
-                    pause.wait(0.2)
-                    path.write_text(new)
-                case "moved away first":
-                    path.rename(tmp_path / "ip-masq-agent~")
-                    pause.wait(0.2)
-                    path.write_text(new)
-                case "in three writes":
-                    with path.open("w") as file:
-                        for piece in (new[:30], new[30:45], new[45:]):
-                            file.write(piece)
-                            file.flush()
-                            pause.wait(0.1)
-                case _:
-                    (tmp_path / ".new").write_text(new)
-                    (tmp_path / ".new").rename(path)
-            poll(keeps(node, f"10.{number}.0.0/16", "192.0.2.0/24"), 2.0)
-    allowed = {old} | {frozenset({f"10.{number}.0.0/16", "192.0.2.0/24", LINK_LOCAL}) for number in range(3)}
-    assert old in seen
+            saving = time.monotonic()
+            save(path, config(f"10.{number}.0.0/16", "192.0.2.0/24"), written)
+            if time.monotonic() - saving > 0.9:
+                allowed.add(DEFAULTS)  # this machine stood still: the file really was empty, or half, for a second
+            poll(keeps(node, f"10.{number}.0.0/16", "192.0.2.0/24"))
+            allowed.add(frozenset({f"10.{number}.0.0/16", "192.0.2.0/24", LINK_LOCAL}))
+    assert len(seen) > 1
     assert seen <= allowed
 
 
@@ -160,15 +141,15 @@ def test_a_bad_file_keeps_the_last_good_one_in_force_and_healed(node: NetNamespa
     good = frozenset({"10.0.0.0/8", "192.0.2.0/24", LINK_LOCAL})
     with running(node, tmp_path, "--config", path) as agent:
         path.write_text(BAD)
-        complaint = poll(lambda: agent.log("not-a-cidr"), 2.0)
+        complaint = poll(lambda: agent.log("not-a-cidr"))
         assert [line["level"] for line in complaint] == ["error"]
         assert f"{path}:3" in complaint[0]["message"]
         assert is_whole(node, good)
         node.run("nft", "flush", "ruleset")
-        poll(lambda: is_whole(node, good), 1.0)
+        poll(lambda: is_whole(node, good))
         assert agent.ready()  # nothing is weaker than before
         path.write_text(config("10.1.0.0/16"))
-        poll(keeps(node, "10.1.0.0/16"), 1.0)
+        poll(keeps(node, "10.1.0.0/16"))
         assert poll(lambda: agent.log("solved"))
         assert len(agent.log("not-a-cidr")) == 1
 
@@ -201,14 +182,14 @@ def test_without_a_state_directory_a_restart_reads_the_last_good_one_from_the_ru
         good = frozenset({"192.0.2.0/24", "198.51.100.0/25", LINK_LOCAL})
         assert is_whole(node, good)
         node.run("nft", "flush", "ruleset")
-        poll(lambda: is_whole(node, good), 1.0)
+        poll(lambda: is_whole(node, good))
 
 
 def test_a_bad_file_at_the_very_first_start_is_the_defaults_and_not_ready(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / KEY
     path.write_text(BAD)
     with started(node, tmp_path, "--config", path) as agent:
-        poll(lambda: is_whole(node, DEFAULTS), 10.0)
+        poll(lambda: is_whole(node, DEFAULTS))
         poll(lambda: agent.get("/readyz")[0] == 503)
         assert "built-in list" in agent.get("/readyz")[1]
         assert agent.metric("ready") == 0.0
@@ -216,10 +197,10 @@ def test_a_bad_file_at_the_very_first_start_is_the_defaults_and_not_ready(node: 
         assert len(agent.log("not-a-cidr")) == 1
         assert len(agent.log("degraded")) == 1
         node.run("nft", "flush", "ruleset")
-        poll(lambda: is_whole(node, DEFAULTS), 1.0)
+        poll(lambda: is_whole(node, DEFAULTS))
         path.write_text(config("192.0.2.0/24"))
-        poll(keeps(node, "192.0.2.0/24"), 1.0)
-        poll(agent.ready, 1.0)
+        poll(keeps(node, "192.0.2.0/24"))
+        poll(agent.ready)
 
 
 def test_a_directory_that_is_made_later_is_seen(node: NetNamespace, tmp_path: Path) -> None:
@@ -228,7 +209,7 @@ def test_a_directory_that_is_made_later_is_seen(node: NetNamespace, tmp_path: Pa
         assert is_default(node)()
         path.parent.mkdir(parents=True)
         path.write_text(config("192.0.2.0/24"))
-        poll(keeps(node, "192.0.2.0/24"), 2.0)
+        poll(keeps(node, "192.0.2.0/24"))
 
 
 @pytest.mark.slow
@@ -240,12 +221,12 @@ def test_the_files_of_a_directory_are_merged_and_followed(node: NetNamespace, tm
     with running(node, tmp_path, "--config", folder) as agent:
         assert keeps(node, "10.0.0.0/8")()
         (folder / "ip-masq-agent-extra").write_text(config("192.0.2.0/24"))
-        poll(keeps(node, "10.0.0.0/8", "192.0.2.0/24"), 2.0)
+        poll(keeps(node, "10.0.0.0/8", "192.0.2.0/24"))
         (folder / "ip-masq-agent-extra").write_text(BAD)
-        poll(lambda: agent.log("not-a-cidr"), 2.0)
+        poll(lambda: agent.log("not-a-cidr"))
         assert keeps(node, "10.0.0.0/8", "192.0.2.0/24")()
         (folder / "ip-masq-agent-extra").unlink()
-        poll(keeps(node, "10.0.0.0/8"), 3.0)
+        poll(keeps(node, "10.0.0.0/8"))
 
 
 def test_a_configmap_of_the_source_is_followed(node: NetNamespace, tmp_path: Path) -> None:
@@ -259,7 +240,7 @@ def test_a_configmap_of_the_source_is_followed(node: NetNamespace, tmp_path: Pat
     with running(node, tmp_path, environ={"PODGATE_SOURCE": str(source)}):
         assert keeps(node, "10.0.0.0/8")()
         (source / "config.yaml").write_text(manifest.format("192.0.2.0/24"))
-        poll(keeps(node, "192.0.2.0/24"), 2.0)
+        poll(keeps(node, "192.0.2.0/24"))
 
 
 @pytest.mark.slow
@@ -314,21 +295,19 @@ def _restart_is_silent(node: NetNamespace, tmp_path: Path, agent: Agent, path: P
     assert heard == ""
 
 
-@pytest.mark.slow
-def test_an_idle_agent_forks_nothing_and_writes_nothing(node: NetNamespace, tmp_path: Path) -> None:
-    path = tmp_path / "etc" / KEY  # apart from the trace, whose writing would wake the agent
-    path.parent.mkdir()
-    path.write_text(config("10.0.0.0/8"))
+def waits(pid: int) -> list[tuple[str, int]]:
+    """Give what each thread of a process waits in: the system call's number, and its fourth argument as an int.
+
+    For epoll_wait(2) that is the time in milliseconds after which it returns by itself; /proc/PID/syscall shows both.
+    """
+    calls = [(task / "syscall").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [(call[0], int(call[4], 16) & 0xFFFFFFFF) for call in calls if len(call) > 4]
+
+
+def test_an_idle_agent_sleeps_until_the_drift_check(node: NetNamespace, tmp_path: Path) -> None:
+    """Nothing else is to come: it is one thread, in one wait, and that ends with the period that was asked for."""
+    path = tmp_path / KEY
+    path.write_text(config("10.0.0.0/8") + "resyncInterval: 10h\n")
     with running(node, tmp_path, "--config", path) as agent:
         poll((tmp_path / "state" / "config.json").exists)
-        threading.Event().wait(0.3)  # the last page's connection is closed
-        trace = tmp_path / "trace"
-        tracer = subprocess.Popen(["strace", "-f", "-o", trace, "-p", str(agent.pid)], stderr=subprocess.PIPE)
-        assert tracer.stderr is not None
-        tracer.stderr.readline()  # "attached"
-        threading.Event().wait(1.0)
-        tracer.terminate()
-        tracer.communicate(timeout=10)
-        calls = [line for line in trace.read_text().splitlines() if "detached" not in line and "resumed" not in line]
-        assert [line for line in calls if "epoll_wait" not in line] == []
-        assert len(calls) <= 1
+        poll(lambda: [9 * 3_600_000 < left <= 10 * 3_600_000 for _, left in waits(agent.pid)] == [True])

@@ -1,8 +1,11 @@
-"""Others change what is ours: noticed from the kernel's notifications, put right, counted, and told once."""
+"""Others change what is ours: noticed from the kernel's notifications, put right, counted, and told once.
+
+Here: damages of each kind, one after the other. Not here: how soon (benchmarks/, ./dev soak).
+Invariant: every wait is far shorter than the period of the drift check, so what is put right was notified.
+"""
 
 import time
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -24,8 +27,7 @@ DAMAGES = {
     "a chain is added": f"add chain ip {TABLE} foreign",
     "the table is put to sleep": f"add table ip {TABLE} {{ flags dormant; }}",
 }
-NOTICED_SECONDS = 0.2
-RIGHT_SECONDS = 1.0
+HEAL_GAP_SECONDS = 0.3
 
 
 def is_right(node: NetNamespace) -> bool:
@@ -35,25 +37,20 @@ def is_right(node: NetNamespace) -> bool:
     return is_whole(node, DEFAULTS) and chains == ["postrouting"] and awake
 
 
-def test_every_damage_is_noticed_at_once_and_right_within_a_second(node: NetNamespace, tmp_path: Path) -> None:
-    noticed: list[float] = []
-    with running(node, tmp_path) as agent:
+def test_every_damage_is_noticed_and_put_right(node: NetNamespace, tmp_path: Path) -> None:
+    path = tmp_path / "ip-masq-agent"
+    path.write_text("resyncInterval: 24h\n")
+    with running(node, tmp_path, "--config", path) as agent:
         for number, (what, damage) in enumerate(DAMAGES.items(), 1):
             assert is_right(node), what
-            started = time.time()
             node.run("nft", "-f", "-", text=damage + "\n")
-            poll(lambda: len(agent.log("somebody else")) == number, RIGHT_SECONDS)  # noqa: B023 - called at once
-            noticed.append(_seconds_of_day(str(agent.log("somebody else")[-1]["time"])) - started % 86400)
-            poll(lambda: is_right(node), RIGHT_SECONDS)
-            poll(lambda: agent.metric('drift_healed_total{step="nftables/ip"}') == number)  # noqa: B023
-        assert median(noticed) < NOTICED_SECONDS  # of many, since others use this machine too
-        assert len(agent.log("drift healed")) == len(DAMAGES)
+            poll(lambda: is_right(node))
+            poll(lambda: agent.metric('drift_healed_total{step="nftables/ip"}') == number)  # noqa: B023 - called at once
+        told = [
+            line["message"] for line in agent.log() if "somebody else" in line["message"] or "healed" in line["message"]
+        ]
+        assert ["somebody else" in message for message in told] == [True, False] * len(DAMAGES), told
         assert agent.ready()
-
-
-def _seconds_of_day(stamp: str) -> float:
-    hours, minutes, seconds = stamp.partition("T")[2].rstrip("Z").split(":")
-    return int(hours) * 3600 + int(minutes) * 60 + float(seconds) + 0.001  # the log's clock is cut to milliseconds
 
 
 @pytest.mark.slow
@@ -63,7 +60,7 @@ def test_a_single_deleted_rule_is_put_back(node: NetNamespace, tmp_path: Path) -
             handle = rules(node)[place].handle
             before = [rule.comment for rule in rules(node)]
             node.run("nft", "delete", "rule", "ip", TABLE, "postrouting", "handle", str(handle))
-            poll(lambda: [rule.comment for rule in rules(node)] == before, RIGHT_SECONDS)  # noqa: B023 - called at once
+            poll(lambda: [rule.comment for rule in rules(node)] == before)  # noqa: B023 - called at once
 
 
 def test_what_is_not_ours_is_left_alone_and_not_told(node: NetNamespace, tmp_path: Path) -> None:
@@ -75,24 +72,22 @@ def test_what_is_not_ours_is_left_alone_and_not_told(node: NetNamespace, tmp_pat
             text="table ip other {\n  set s {\n    type ipv4_addr\n    elements = { 10.0.0.1 }\n  }\n}\n",
         )
         node.run("nft", "delete", "element", "ip", TABLE, "keep", "{ 10.0.0.0/8 }")
-        poll(lambda: elements(node) == DEFAULTS, RIGHT_SECONDS)
+        poll(lambda: elements(node) == DEFAULTS)
         node.run("nft", "delete", "table", "ip", "other")
         node.run("nft", "delete", "element", "ip", TABLE, "keep", "{ 10.0.0.0/8 }")
-        poll(lambda: elements(node) == DEFAULTS, RIGHT_SECONDS)
+        poll(lambda: elements(node) == DEFAULTS)
         assert len(agent.log("somebody else")) == 2
 
 
 @pytest.mark.slow
 def test_two_programs_that_fight_do_not_eat_the_node(node: NetNamespace, tmp_path: Path) -> None:
     with running(node, tmp_path) as agent:
-        deadline = time.monotonic() + 1.5
-        fights = 0
-        while time.monotonic() < deadline:
+        started = time.monotonic()
+        for _ in range(100):
             node.run("nft", "flush", "set", "ip", TABLE, "keep")
-            fights += 1
-        poll(lambda: is_right(node), RIGHT_SECONDS)
-        assert fights > 50
-        assert 3 <= agent.metric('drift_healed_total{step="nftables/ip"}') <= 8
+        poll(lambda: is_right(node))
+        healed = agent.metric('drift_healed_total{step="nftables/ip"}')
+        assert 1 <= healed <= 2 + (time.monotonic() - started) / HEAL_GAP_SECONDS
 
 
 @pytest.mark.slow
@@ -100,7 +95,7 @@ def test_the_drift_check_finds_what_was_not_notified(node: NetNamespace, tmp_pat
     path = tmp_path / "ip-masq-agent"
     path.write_text("resyncInterval: 1s\n")
     with running(node, tmp_path, "--config", path) as agent:
-        before = agent.metric('sync_total{result="success",step="nftables/ip"}')
+        before, asked = agent.metric('sync_total{result="success",step="nftables/ip"}'), time.monotonic()
         poll(lambda: agent.metric('sync_total{result="success",step="nftables/ip"}') >= before + 2)
-        assert agent.metric('sync_age_seconds{step="nftables/ip"}') < 1.5
+        assert agent.metric('sync_age_seconds{step="nftables/ip"}') < time.monotonic() - asked
         assert not agent.log("drift healed")
