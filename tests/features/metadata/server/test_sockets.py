@@ -12,7 +12,7 @@ from podgate.features.metadata.server.client import NEVER
 from podgate.features.metadata.server.limits import Limits
 from podgate.features.metadata.server.pool import Address, Pool
 from podgate.features.metadata.server.proxy import _lifetime
-from podgate.features.metadata.server.sockets import has_closed, keep_alive, original_destination
+from podgate.features.metadata.server.sockets import has_closed, keep_alive, original_destination, sockets_at
 from podgate.features.metadata.server.upstream import upstream_socket
 from tests.support.metadata_upstream import KUBE_ENV, ZONE
 from tests.support.netns import NetNamespace, netns
@@ -41,6 +41,26 @@ def test_a_connection_that_nobody_redirected_has_no_original_destination() -> No
             assert poll(lambda: has_closed(accepted))
     assert Limits().answer < NEVER
     assert original_destination(None) == ""
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_port_that_two_connections_share_is_told_from_a_loop(family: socket.AddressFamily) -> None:
+    host = "127.0.0.1" if family == socket.AF_INET else "::1"
+    with (
+        socket.create_server((host, 0), family=family) as one,
+        socket.create_server((host, 0), family=family) as two,
+        socket.socket(family) as first,
+        socket.socket(family) as second,
+    ):
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        first.bind((host, 0))
+        name = first.getsockname()[:2]
+        second.bind(name)
+        first.connect(one.getsockname())
+        assert sockets_at(*name) == 1
+        second.connect(two.getsockname())
+        assert sockets_at(*name) == 2
 
 
 def test_what_the_upstream_sends_ahead_is_bounded_by_the_kernel() -> None:

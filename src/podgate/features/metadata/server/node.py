@@ -11,16 +11,21 @@ from collections.abc import Callable
 from ipaddress import ip_interface
 from typing import Any, Final, Generic, TypeVar
 
-from podgate.features.metadata.intent import NodeRules
+from podgate.features.metadata.intent import Backend, NodeRules
 from podgate.features.metadata.server.trial import Trial, TrialTarget
 from podgate.features.metadata.settings import LOCAL_ADDRESS
+from podgate.features.metadata.to_iptables import OWNERS, redirect_rules
 from podgate.features.metadata.to_nftables import REDIRECT_TABLE, TABLE, redirect_table, refusals_table
 from podgate.joints import Step
+from podgate.linux.iptables import hinted_binary
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.targets.addresses.apply import AddressesTarget
 from podgate.targets.addresses.state import Assigned, Place
 from podgate.targets.addresses.state import State as Addresses
+from podgate.targets.iptables.apply import IptablesTarget
+from podgate.targets.iptables.state import Binary
+from podgate.targets.iptables.state import State as IptablesState
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.state import State as Table
 
@@ -33,6 +38,9 @@ BEFORE_LISTENING: Final = (*FIRST, "addresses")
 """What must be done before a listener opens."""
 TRIAL: Final = "self-request"
 REDIRECT: Final = "nftables/redirect"
+BINARIES: Final[tuple[Binary, ...]] = ("nft", "legacy")
+RESYNC: Final = 10.0
+"""Seconds between two looks at rules of iptables-legacy."""
 
 
 class NodeSteps(Frozen, Generic[StatesT], frozen=True):
@@ -42,32 +50,56 @@ class NodeSteps(Frozen, Generic[StatesT], frozen=True):
     after: tuple[Step[StatesT, Any, Any], ...]
 
 
-def node_steps(rules_of: Callable[[StatesT], NodeRules], listeners: tuple[str, ...] = ()) -> NodeSteps[StatesT]:
+def node_steps(
+    rules_of: Callable[[StatesT], NodeRules], listeners: tuple[str, ...] = (), backend: Backend = "nftables"
+) -> NodeSteps[StatesT]:
     """Give the steps.
 
     Args:
         rules_of: picks the node's rules out of the feature's states.
         listeners: the steps that open the listeners; empty in a process that does not listen, as ``plan`` and
             ``clean``, where no self-request is made.
+        backend: what the redirect is written to. The other ones have steps too, which want nothing: the rules of the
+            boot script, or of an earlier run, go once ours are in.
     """
     trial: Step[StatesT, Any, Any] = Step(
         TRIAL, TrialTarget(), lambda states: trial_of(rules_of(states)), Trial(), after=listeners, in_process=True
     )
-    redirect: Step[StatesT, Any, Any] = Step(
-        REDIRECT,
-        NftablesTarget("ip", REDIRECT_TABLE),
-        lambda states: redirect_table(rules_of(states)),
-        Table.absent("ip", REDIRECT_TABLE),
-        after=(TRIAL,) if listeners else (),
+    first = (TRIAL,) if listeners else ()
+    chosen = REDIRECT if backend == "nftables" else f"iptables-{hinted_binary() or 'nft'}"
+    names = sorted((REDIRECT, *(f"iptables-{binary}" for binary in BINARIES)), key=lambda name: name != chosen)
+    redirects = tuple(
+        _redirecting(rules_of, name, first if name == chosen else (chosen,), chosen=name == chosen) for name in names
     )
-    before = (*(_refusing(rules_of, family) for family in FAMILIES), _address(rules_of))
-    return NodeSteps(before, (trial, redirect) if listeners else (redirect,))
+    before = (*(_refusing(rules_of, family, backend) for family in FAMILIES), _address(rules_of))
+    return NodeSteps(before, (trial, *redirects) if listeners else redirects)
 
 
-def _refusing(rules_of: Callable[[StatesT], NodeRules], family: Family) -> Step[StatesT, Any, Any]:
+def _redirecting(
+    rules_of: Callable[[StatesT], NodeRules], name: str, after: tuple[str, ...], *, chosen: bool
+) -> Step[StatesT, Any, Any]:
+    def wanted(states: StatesT) -> NodeRules:
+        return rules_of(states) if chosen else NodeRules()
+
+    if name == REDIRECT:
+        empty = Table.absent("ip", REDIRECT_TABLE)
+        target = NftablesTarget("ip", REDIRECT_TABLE)
+        return Step(name, target, lambda states: redirect_table(wanted(states)), empty, after)
+    binary = next(each for each in BINARIES if name.endswith(each))
+    chains = IptablesTarget("ip", binary, OWNERS, clears=not chosen)
+
+    def resync(_states: StatesT) -> float | None:
+        # The kernel tells nobody what iptables-legacy does.
+        return RESYNC if chosen and binary == "legacy" else None
+
+    nothing = IptablesState("ip", binary)
+    return Step(name, chains, lambda states: redirect_rules(wanted(states), binary), nothing, after, (), resync)
+
+
+def _refusing(rules_of: Callable[[StatesT], NodeRules], family: Family, backend: Backend) -> Step[StatesT, Any, Any]:
     empty = Table.absent(family, TABLE)
     target = NftablesTarget(family, TABLE)
-    return Step(f"nftables/{family}", target, lambda states: refusals_table(rules_of(states), family), empty)
+    return Step(f"nftables/{family}", target, lambda states: refusals_table(rules_of(states), family, backend), empty)
 
 
 def _address(rules_of: Callable[[StatesT], NodeRules]) -> Step[StatesT, Any, Any]:

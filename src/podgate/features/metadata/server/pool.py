@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from podgate.features.metadata.server.answers import AnswerHeads
 from podgate.features.metadata.server.decisions import Decision
 from podgate.features.metadata.server.limits import Limits
+from podgate.features.metadata.server.sockets import sockets_at
 from podgate.features.metadata.server.upstream import Upstream, upstream_socket
 from podgate.model.frozen import Frozen
 
@@ -59,8 +60,11 @@ class Pool:
         return len(self._open) + len(self._opening)
 
     def is_ours(self, name: tuple[str, int]) -> bool:
-        """Say whether a client's end is the other end of one of our own connections: a loop."""
-        return name in self._names
+        """Say whether a client is one of our own connections: a loop.
+
+        A process of this node may have the port of one of ours, towards another address: then there are two sockets.
+        """
+        return name in self._names and sockets_at(*name) < 2
 
     def start(self, client: "Client", decision: Decision) -> None:
         """Serve a request on an idle connection, or on a new one."""

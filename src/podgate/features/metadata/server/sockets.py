@@ -13,6 +13,7 @@ _SO_ORIGINAL_DST: Final = 80
 """linux/netfilter_ipv4.h, and IP6T_SO_ORIGINAL_DST of linux/netfilter_ipv6/ip6_tables.h: the same number."""
 
 _CLOSE_WAIT: Final = 8
+_TIME_WAIT: Final = "06"
 
 
 def original_destination(sock: socket.socket | None) -> str:
@@ -52,3 +53,25 @@ def limit_hops(sock: socket.socket, hops: int) -> None:
     six = sock.family == socket.AF_INET6
     level, option = (socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS) if six else (socket.IPPROTO_IP, socket.IP_TTL)
     sock.setsockopt(level, option, hops)
+
+
+def sockets_at(address: str, port: int) -> int:
+    """Count the TCP sockets of this network namespace whose own end is an address and port (proc(5), net/tcp).
+
+    The kernel gives one port to several connections as long as their other ends differ.
+    """
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    wanted = {_shown(packed, port)}
+    if len(packed) == 4:
+        wanted.add(_shown(b"\0" * 10 + b"\xff\xff" + packed, port))
+    count = 0
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/thread-self/net/{table}", encoding="ascii") as lines:  # noqa: PTH123 - one word of /proc
+            count += sum(fields[1] in wanted and fields[3] != _TIME_WAIT for fields in map(str.split, lines))
+    return count
+
+
+def _shown(packed: bytes, port: int) -> str:
+    """Write an address as net/tcp does: words in the machine's own order of bytes."""
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
