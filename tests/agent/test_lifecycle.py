@@ -131,11 +131,11 @@ def test_own_pods_come_and_go_with_the_routes_to_them(node: NetNamespace, tmp_pa
         assert elements(node, "own-pods") == frozenset()
         node.connect("pod0", pod, "eth0")
         node.run("ip", "route", "add", "10.244.1.2/32", "dev", "pod0")
-        poll(lambda: elements(node, "own-pods") == frozenset({"10.244.1.2"}), 1.0)
+        poll(lambda: elements(node, "own-pods") == frozenset({"10.244.1.2"}))
         node.run("ip", "route", "add", "10.244.1.9/32", "dev", "pod0")
-        poll(lambda: elements(node, "own-pods") == frozenset({"10.244.1.2", "10.244.1.9"}), 1.0)
+        poll(lambda: elements(node, "own-pods") == frozenset({"10.244.1.2", "10.244.1.9"}))
         node.run("ip", "link", "del", "pod0")
-        poll(lambda: elements(node, "own-pods") == frozenset(), 1.0)
+        poll(lambda: elements(node, "own-pods") == frozenset())
 
 
 def test_started_before_its_network_it_waits_for_nothing(tmp_path: Path) -> None:

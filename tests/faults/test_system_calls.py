@@ -54,7 +54,7 @@ def test_what_netlink_refuses_for_a_while_is_tried_again(node: NetNamespace, tmp
     path = tmp_path / "ip-masq-agent"
     path.write_text(CONFIG)
     with started(node, tmp_path, "--config", path, under=injecting(tmp_path, expression)) as agent:
-        poll(agent.ready, 15.0)
+        poll(agent.ready)
         assert is_whole(node, KEEP)
         assert "Traceback" not in agent.text()
 

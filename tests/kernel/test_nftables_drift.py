@@ -1,6 +1,7 @@
 """What others change in the kernel is noticed and healed, and what podgate changes is not mistaken for it."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_foreign_change_is_noticed_and_healed(command: str, namespace: NetName
     async def run() -> None:
         async def act(target: NftablesTarget, seen: list[Signal]) -> None:
             namespace.run("nft", "-f", "-", text=command + "\n")
-            await poll_async(lambda: seen, timeout=0.2)
+            await poll_async(lambda: seen)
             plan = target.diff(await target.read(), want)
             assert plan
             await target.apply(plan)
@@ -76,6 +77,74 @@ def test_a_foreign_change_is_noticed_and_healed(command: str, namespace: NetName
 
         seen = await _noticed(open_target(namespace), want, act)
         assert len(seen) == 2, seen
+
+    asyncio.run(run())
+
+
+def _replace(namespace: NetNamespace, place: int, text: str) -> None:
+    """Put a rule in the place of one of ours, under the same comment."""
+    listed = json.loads(namespace.run("nft", "-j", "-a", "list", "chain", "ip", TABLE, "postrouting"))["nftables"]
+    rule = [item["rule"] for item in listed if "rule" in item][place]
+    command = f'replace rule ip {TABLE} postrouting handle {rule["handle"]} {text} comment "{rule["comment"]}"'
+    namespace.run("nft", "-f", "-", text=command + "\n")
+
+
+@pytest.mark.parametrize("memory", ["written", "read"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_rule_that_was_replaced_is_healed(
+    place: int, memory: str, namespace: NetNamespace, open_target: OpenTarget
+) -> None:
+    """Its comment says that it is ours; but whoever wrote the table, or found it, knows that it is another rule."""
+    want = keeping("10.0.0.0/8")
+
+    async def run() -> None:
+        async def act(target: NftablesTarget, seen: list[Signal]) -> None:
+            text = namespace.run("nft", "list", "table", "ip", TABLE)
+            _replace(namespace, place, "accept")
+            await poll_async(lambda: seen, timeout=0.2)
+            plan = target.diff(await target.read(), want)
+            assert "put there by somebody else" in str(plan)
+            await target.apply(plan)
+            assert namespace.run("nft", "list", "table", "ip", TABLE) == text
+            assert not target.diff(await target.read(), want)
+            await _settled(namespace, seen, 2)
+
+        if memory == "read":
+            writer = open_target(namespace)
+            await writer.apply(writer.diff(await writer.read(), want))
+        seen = await _noticed(open_target(namespace), want, act)
+        assert len(seen) == 2, seen
+
+    asyncio.run(run())
+
+
+def test_a_rule_that_was_replaced_before_the_watch_is_told(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    want = keeping("10.0.0.0/8")
+
+    async def run() -> None:
+        target = open_target(namespace)
+        await target.apply(target.diff(await target.read(), want))
+        _replace(namespace, 1, "accept")
+        async with asyncio.timeout(1):
+            assert "before it was watched" in str(await anext(aiter(target.signals())))
+        assert target.diff(await target.read(), want)
+
+    asyncio.run(run())
+
+
+def test_a_table_that_others_loaded_again_is_not_ours(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    """The kernel numbers the rules of a new table from the start: the same numbers are other rules."""
+    want = keeping("10.0.0.0/8")
+
+    async def run() -> None:
+        target = open_target(namespace)
+        await target.apply(target.diff(await target.read(), want))
+        other = render(want).replace("ip daddr @keep return comment", "ip daddr @keep accept comment")
+        namespace.run("nft", "-f", "-", text=other)
+        plan = target.diff(await target.read(), want)
+        assert plan
+        await target.apply(plan)
+        assert "@keep return" in namespace.run("nft", "list", "table", "ip", TABLE)
 
     asyncio.run(run())
 
@@ -122,7 +191,7 @@ def test_a_change_before_the_watch_is_told(namespace: NetNamespace, open_target:
         target = open_target(namespace)
         await target.read()
         namespace.run("nft", "add", "table", "ip", TABLE)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(20):
             assert "before it was watched" in str(await anext(aiter(target.signals())))
 
     asyncio.run(run())

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from podgate.lab.kinds import Kinds, Object, placed, ref_of
@@ -60,7 +60,6 @@ def spoiled(draw: st.DrawFn) -> list[Object]:
 
 
 @given(spoiled())
-@settings(max_examples=max(300, settings().max_examples))
 def test_what_has_no_fault_makes_no_controller_fail_or_run_in_circles(objects: list[Object]) -> None:
     good = [obj for obj in objects if fault_of(obj) is None]
     assume(good)

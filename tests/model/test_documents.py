@@ -274,7 +274,7 @@ PIECES = st.sampled_from([
 
 
 @given(st.lists(PIECES, max_size=40).map(b"".join) | st.binary(max_size=200))
-@settings(max_examples=max(500, settings().max_examples))
+@settings(max_examples=max(100, settings().max_examples))
 def test_no_bytes_raise(data: bytes) -> None:
     for read in (parse, parse_json, parse_json_lines):
         parsed = read(data)

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.lab.controllers.writes import Objects, Put, PutStatus, Remove, Write, net, performed
@@ -68,7 +68,6 @@ ACTS = st.sampled_from([*CHANGES, *DELETIONS, "step", "kubelet", "settle"])
 
 
 @given(st.lists(ACTS, max_size=25))
-@settings(max_examples=max(150, settings().max_examples))
 def test_every_history_ends_in_the_same(acts: list[str | ObjectRef]) -> None:
     world = World(graceful=True)
     world.broken = {"bad"}
@@ -125,7 +124,6 @@ START: Objects = {REFS[0]: {"kind": "Pod", "spec": 9, "status": {"phase": 7, "co
 
 
 @given(st.lists(BODIES | STATUSES, max_size=6), st.sets(st.sampled_from(REFS)))
-@settings(max_examples=max(300, settings().max_examples))
 def test_net_writes_do_what_all_of_them_do(writes: list[Write], removed: set[ObjectRef]) -> None:
     # A status before its object is lost, so the bodies come first here, as they do in what net gives.
     ordered = sorted(writes, key=lambda write: isinstance(write, PutStatus))
