@@ -144,7 +144,7 @@ def test_a_pod_has_its_address_alone_and_a_gateway_that_needs_no_arp(running: Te
 
 def test_a_pod_that_is_replaced_gets_a_network_of_its_own_at_once(running: TestLab) -> None:
     manifest = server("Pod", "again", "node-2", "terminationGracePeriodSeconds: 0")
-    for _ in range(3):
+    for _ in range(2):
         running.apply(manifest)
         assert seen(running, "web", addresses(running, "again")[0]) == addresses(running, "web")[0]
         running.run("delete", "pod/again")
