@@ -144,3 +144,51 @@ def test_the_uplink_may_be_named(lab: PacketLab, tmp_path: Path) -> None:
     with proxy(lab.node, tmp_path / "log", "--uplink", "pod0"):
         poll(lambda: "podgate-metadata-redirect" in lab.node.run("nft", "list", "tables"), 10)
         assert asked(lab.pod, CLOUD, 80) == "cloud"
+
+
+WHY = "metadata-concealment: bridge traffic to metadata server goes to metadata proxy"
+
+
+def boot_script(node: NetNamespace, binary: str) -> None:
+    """Make the rules of GCE's boot script."""
+    for port, to in ((80, 988), (8080, 987)):
+        matches = ["-p", "tcp", "!", "-i", "eth0", "-d", CLOUD, "--dport", str(port)]
+        rule = [*matches, "-m", "comment", "--comment", WHY, "-j", "DNAT", "--to-destination", f"{LOCAL}:{to}"]
+        node.run(f"iptables-{binary}", "-w", "-t", "nat", "-I", "PREROUTING", *rule)
+
+
+def dnat_rules(node: NetNamespace, binary: str) -> list[str]:
+    return [line for line in node.run(f"iptables-{binary}-save", "-t", "nat").splitlines() if "DNAT" in line]
+
+
+@pytest.mark.parametrize("binary", ["nft", "legacy"])
+def test_the_boot_scripts_rules_go_once_ours_are_in(lab: PacketLab, tmp_path: Path, binary: str) -> None:
+    boot_script(lab.node, binary)
+    with proxy(lab.node, tmp_path / "log"):
+        poll(lambda: is_served(lab) and not dnat_rules(lab.node, binary), 10)
+        assert metadata(lab, "plan").out == "no difference\n"
+
+
+def test_with_iptables_the_boot_scripts_rules_stay_as_they_are_and_outlive_the_proxy(
+    lab: PacketLab, tmp_path: Path
+) -> None:
+    boot_script(lab.node, "nft")
+    rules = dnat_rules(lab.node, "nft")
+    with proxy(lab.node, tmp_path / "log", "--backend", "iptables"):
+        poll(lambda: is_served(lab), 10)
+        assert asked(lab.pod, CLOUD, 443) == "refused"
+    assert dnat_rules(lab.node, "nft") == rules
+    assert asked(lab.pod, CLOUD, 80) == "refused"
+    assert podgate("metadata", "clean", "--backend", "iptables", namespace=lab.node).code == 0
+    assert dnat_rules(lab.node, "nft") == []
+
+
+@pytest.mark.parametrize("backends", [("nftables", "iptables"), ("iptables", "nftables")], ids=" to ".join)
+def test_from_one_back_end_to_the_other(lab: PacketLab, tmp_path: Path, backends: tuple[str, str]) -> None:
+    first, second = (("--backend", backend) for backend in backends)
+    with proxy(lab.node, tmp_path / "log", *first):
+        poll(lambda: is_served(lab), 10)
+    with proxy(lab.node, tmp_path / "log", *second):
+        poll(lambda: podgate("metadata", "plan", *second, namespace=lab.node).code == 0, 10)
+        assert is_served(lab)
+        assert len(dnat_rules(lab.node, "nft")) == (2 if second[1] == "iptables" else 0)

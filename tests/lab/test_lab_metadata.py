@@ -90,6 +90,7 @@ def test_the_old_manifest_with_another_image_and_ours_over_it(running: TestLab) 
     poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a", 10)
     assert get(running, "web", KUBE_ENV) == CONCEALED
     assert get(running, "web", "http://[fd20:ce::254]/") == "failed 7\n"
+    assert "metadata-concealment" not in running.shell("node/node-1", "iptables-save")
     assert get(running, "node/node-1", KUBE_ENV).startswith("kube-env: SECRET-")
 
 

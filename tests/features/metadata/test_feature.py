@@ -86,5 +86,6 @@ def test_render_shows_the_filter_and_the_rules() -> None:
     assert "redirect 169.254.169.254:80 to 169.254.169.252:988" in answered.text
     assert [sample.value for sample in FEATURE.samples(states)] == [0, 0]
     names = [step.name for step in FEATURE.steps(settings)]
-    assert names == ["nftables/redirect", "nftables/ip", "nftables/ip6", "addresses"]
+    redirects = ["nftables/redirect", "iptables-nft", "iptables-legacy"]
+    assert names == [*redirects, "nftables/ip", "nftables/ip6", "addresses"]
     assert FEATURE.recover({}) == {}

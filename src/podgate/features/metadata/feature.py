@@ -48,9 +48,9 @@ class Metadata:
         """Give the compiler."""
         return Compiler(settings, lambda intent: intent)
 
-    def steps(self, settings: Settings) -> tuple[Step[Intent, Any, Any], ...]:  # noqa: ARG002 - what is wanted differs
+    def steps(self, settings: Settings) -> tuple[Step[Intent, Any, Any], ...]:
         """Write the node's rules alone; with --no-firewall too, so that those of an earlier run can be removed."""
-        node = node_steps(_rules)
+        node = node_steps(_rules, backend=settings.backend)
         return (*node.after, *node.before)
 
     def samples(self, states: Intent) -> tuple[Sample, ...]:

@@ -12,6 +12,9 @@ from msgspec.structs import replace
 from podgate.features.metadata.filter import Filter
 from podgate.model.frozen import Frozen
 
+Backend = Literal["nftables", "iptables"]
+"""What the redirect is written to; refusals are nftables' always."""
+
 
 class Redirect(Frozen, frozen=True):
     """TCP to an address and port goes to another (DNAT in PREROUTING)."""

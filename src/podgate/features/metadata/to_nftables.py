@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from typing import Final
 
-from podgate.features.metadata.intent import NodeRules, Refusal, closed
+from podgate.features.metadata.intent import Backend, NodeRules, Refusal, closed
 from podgate.model.machine import Family
 from podgate.targets.nftables.state import DSTNAT, Chain, Hook, Rule, State
 
@@ -27,14 +27,20 @@ MANGLE: Final = -150
 FIRST_DSTNAT: Final = DSTNAT - 5
 """Before other programs' destination NAT: of several chains the first that translates wins."""
 
-REFUSING_DSTNAT: Final = FIRST_DSTNAT + 1
-"""After the redirect, before all others."""
+REFUSING_DSTNAT: Final = {"nftables": FIRST_DSTNAT + 1, "iptables": DSTNAT + 1}
+"""After the redirect by either back end, before all others where that can be."""
 
 _LEGEND: Final = "made by podgate metadata; remove it with: podgate metadata clean"
 
 
-def refusals_table(rules: NodeRules, family: Family) -> State:
-    """Give the table of one family that refuses; absent where there are no rules."""
+def refusals_table(rules: NodeRules, family: Family, redirect: Backend = "nftables") -> State:
+    """Give the table of one family that refuses; absent where there are no rules.
+
+    Args:
+        rules: what is wanted.
+        family: ``ip`` or ``ip6``.
+        redirect: the back end that redirects.
+    """
     if rules.phase == "none":
         return State.absent(family, TABLE)
     shut = closed(rules)
@@ -43,7 +49,7 @@ def refusals_table(rules: NodeRules, family: Family) -> State:
     chains = [Chain("forward", (*_not_of_pods(rules), *forwarded), Hook("filter", "forward", MANGLE))]
     away = tuple(_sent_away(rules, refused, family))
     if away:
-        hook = Hook("nat", "prerouting", REFUSING_DSTNAT)
+        hook = Hook("nat", "prerouting", REFUSING_DSTNAT[redirect])
         chains.append(Chain("prerouting", (*_not_of_pods(rules), *away), hook))
     if family == _family(rules.local_address):
         chains.append(Chain("input", tuple(_input(rules, family)), Hook("filter", "input", MANGLE)))

@@ -28,6 +28,10 @@ def _placed_words(placed: Placed) -> str:
     return f"{placed.chain} {rule_words(placed.rule)}"
 
 
+def _added(placed: Placed) -> str:
+    return f"-{'I' if placed.is_first else 'A'} {_placed_words(placed)}"
+
+
 def chain_text(state: State) -> str:
     """Give the text that fills the chains anew, the rules in built-in chains left out: what ip-masq-agent restores."""
     return _transaction(
@@ -47,7 +51,7 @@ def render(state: State) -> str:
     _names(state)
     lines = [f":{chain.name} - [0:0]" for chain in state.chains]
     lines += [f"-A {chain.name} {rule_words(rule)}" for chain in state.chains for rule in chain.rules]
-    lines += [f"-A {_placed_words(placed)}" for placed in state.placed if placed.is_ours]
+    lines += [_added(placed) for placed in state.placed if placed.is_ours]
     return _transaction(lines)
 
 
@@ -65,7 +69,7 @@ def transaction(plan: Plan) -> str:
         (
             *(f":{chain.name} - [0:0]" for chain in plan.filled),
             *(f"-A {chain.name} {rule_words(rule)}" for chain in plan.filled for rule in chain.rules),
-            *(f"-A {_placed_words(placed)}" for placed in plan.added),
+            *(_added(placed) for placed in plan.added),
             *(f"-D {_placed_words(placed)}" for placed in plan.removed),
             *(f"-F {name}" for name in gone),
             *(f"-X {name}" for name in plan.dropped),

@@ -190,13 +190,16 @@ class Placed(Frozen, frozen=True):
 
     Attributes:
         chain: the built-in chain.
-        rule: the rule; podgate writes jumps only.
+        rule: the rule; podgate writes jumps, and metadata's redirect.
         is_ours: whether its comment says that it is ours or the old program's.
+        is_first: whether it goes in front of all others when it is added; else it goes behind them. Where it stands
+            later is not compared: other programs put theirs in front too.
     """
 
     chain: str
     rule: Rule
     is_ours: bool = True
+    is_first: bool = False
 
 
 class State(Frozen, frozen=True):
