@@ -6,9 +6,10 @@ Invariant: nothing of another table is given to the caller.
 """
 
 import errno
+import hashlib
 import socket
 import struct
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from podgate.linux.netlink import (
@@ -16,6 +17,7 @@ from podgate.linux.netlink import (
     Connection,
     Message,
     NetlinkError,
+    attribute_list,
     attributes,
     frame,
     string,
@@ -41,10 +43,30 @@ TABLE, NAME = 1, 2
 """The first two attributes of almost every message: the table's name and the object's own."""
 
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
+_COUNTING: Final = frozenset(("counter", "quota", "last"))
+"""Expressions that packets change."""
 _HOOKS: Final = ("prerouting", "input", "forward", "output", "postrouting")
 
 SET_ANONYMOUS, SET_CONSTANT, SET_INTERVAL, SET_MAP, SET_TIMEOUT, SET_DYNAMIC = 1, 2, 4, 8, 0x10, 0x20
 SET_CONCAT: Final = 0x80
+
+
+class TableInfo(NamedTuple):
+    """A table. ``handle`` is its own: no other table of this kernel has or had it."""
+
+    handle: int
+    dormant: bool
+
+
+class RuleInfo(NamedTuple):
+    """A rule. ``identity`` is a digest of its handle and of what it does, its counts left out.
+
+    Another rule has another one, also one that took its place (which keeps the handle). What it does is known by the
+    names of sets alone.
+    """
+
+    identity: bytes
+    comment: str
 
 
 class ChainInfo(NamedTuple):
@@ -121,15 +143,16 @@ def wait_for_transactions(connection: Connection) -> None:
             raise failure
 
 
-def table_is_dormant(connection: Connection, family: int, table: str) -> bool | None:
-    """Say whether the table sleeps, or None when there is no such table."""
+def find_table(connection: Connection, family: int, table: str) -> TableInfo | None:
+    """Give the table, or None when there is no such table."""
     try:
         (answer,) = connection.request(GET_TABLE, family_header(family) + text(TABLE, table), 0)
     except NetlinkError as problem:
         if problem.errno == errno.ENOENT:
             return None
         raise
-    return bool(be32(attributes(answer.body, 4).get(2, b"")) & 1)
+    found = attributes(answer.body, 4)
+    return TableInfo(int.from_bytes(found.get(4, b""), "big"), bool(be32(found.get(2, b"")) & 1))
 
 
 def _ours(connection: Connection, kind: int, family: int, table: str) -> Iterator[dict[int, bytes]]:
@@ -157,12 +180,24 @@ def list_chains(connection: Connection, family: int, table: str) -> list[ChainIn
     return chains
 
 
-def list_rules(connection: Connection, family: int, table: str) -> dict[str, list[str]]:
-    """Give the comments of the rules of each chain that has rules, in order; a rule without a comment gives ``""``."""
-    rules: dict[str, list[str]] = {}
+def list_rules(connection: Connection, family: int, table: str) -> dict[str, list[RuleInfo]]:
+    """Give the rules of each chain that has rules, in order; one without a comment has ``""``."""
+    rules: dict[str, list[RuleInfo]] = {}
     for found in _ours(connection, GET_RULE, family, table):
-        rules.setdefault(string(found[NAME]), []).append(_comment(found.get(7, b""), 0))
+        rule = RuleInfo(_identity(found), _comment(found.get(7, b""), 0))
+        rules.setdefault(string(found[NAME]), []).append(rule)
     return rules
+
+
+def _identity(rule: Mapping[int, bytes]) -> bytes:
+    digest = hashlib.sha256(rule[3])
+    for _, expression in attribute_list(rule.get(4, b"")):
+        parts = attributes(expression)
+        name = string(parts.get(1, b""))
+        digest.update(b"%d %s " % (len(expression), name.encode()))
+        if name not in _COUNTING:
+            digest.update(parts.get(2, b""))
+    return digest.digest()[:16]
 
 
 def rules_hold(connection: Connection, family: int, table: str, texts: Collection[bytes]) -> bool:

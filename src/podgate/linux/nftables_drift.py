@@ -38,12 +38,20 @@ class Drift:
         family: of the table, as the kernel numbers it.
         table: its name.
         concerns: says whether a change matters, where a table is shared with other programs; without it all do.
+        rule_added: told the chain of each rule that others add, also in place of one of ours.
     """
 
-    def __init__(self, family: int, table: str, concerns: Callable[[Event], bool] = lambda _event: True) -> None:
+    def __init__(
+        self,
+        family: int,
+        table: str,
+        concerns: Callable[[Event], bool] = lambda _event: True,
+        rule_added: Callable[[str], None] = lambda _chain: None,
+    ) -> None:
         self._family = family
         self._table = table
         self._concerns = concerns
+        self._rule_added = rule_added
         self._open: list[Event] = []
         self._runs: deque[Run] = deque(maxlen=16)
         self._own_port: int | None = None
@@ -75,6 +83,8 @@ class Drift:
             if not self._is_ours(message.port, generation):
                 events.extend(self._open)
             self._open.clear()
+        for chain in dict.fromkeys(event.name for event in events if event.added and event.noun == "rule"):
+            self._rule_added(chain)
         return describe(events)
 
     def _is_ours(self, port: int, generation: int) -> bool:

@@ -23,10 +23,10 @@ from podgate.linux.nftables import (
     NETLINK_NETFILTER,
     NOTIFICATIONS,
     Event,
+    find_table,
     generation,
     list_chains,
     rules_hold,
-    table_is_dormant,
 )
 from podgate.linux.nftables_drift import Drift
 from podgate.model.machine import Family
@@ -180,7 +180,7 @@ class IptablesTarget:
                 with self._inside():
                     return _TABLE in legacy_tables(self.family)
             try:
-                return table_is_dormant(self._connected(), int(FAMILIES[self.family]), _TABLE) is not None
+                return find_table(self._connected(), int(FAMILIES[self.family]), _TABLE) is not None
             except NetlinkError as problem:
                 if problem.errno in _NO_NF_TABLES:
                     return False

@@ -7,7 +7,7 @@ Invariant: a plan is one transaction, so the kernel holds either the state befor
 
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final
 
 from podgate.joints import ApplyError, Drifted, Key, Signal
@@ -21,13 +21,14 @@ from podgate.linux.nftables import (
     SET_DYNAMIC,
     SET_INTERVAL,
     SET_TIMEOUT,
+    RuleInfo,
     SetInfo,
+    find_table,
     generation,
     list_chains,
     list_others,
     list_rules,
     list_sets,
-    table_is_dormant,
     wait_for_transactions,
 )
 from podgate.linux.nftables_drift import Drift
@@ -39,8 +40,10 @@ from podgate.targets.nftables.elements import TYPES, key_size
 from podgate.targets.nftables.program import load
 from podgate.targets.nftables.render import render, replaced_sets, transaction
 from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State
+from podgate.targets.nftables.written import Written
 
 _READ_ATTEMPTS: Final = 10
+_NOT_OURS: Final = "put there by somebody else: "
 _NAMES: Final = {kind.number: kind.name for kind in TYPES.values()}
 _FLAGS: Final = (
     ("constant", SET_CONSTANT),
@@ -77,7 +80,8 @@ class NftablesTarget:
         self._namespace = namespace
         self._buffer_bytes = buffer_bytes
         self._connection: Connection | None = None
-        self._drift = Drift(self._number, table)
+        self._written = Written()
+        self._drift = Drift(self._number, table, rule_added=self._written.doubt)
         self._seen: int | None = None
         self._held: State | None = None  # what the table held when ``_seen`` was the generation
 
@@ -98,9 +102,10 @@ class NftablesTarget:
             for _ in range(_READ_ATTEMPTS):
                 before = generation(connection)
                 wait_for_transactions(connection)
-                state = self._read_once(connection)
+                found, rules, state = self._read_once(connection)
                 wait_for_transactions(connection)
                 if generation(connection) == before:
+                    self._written.was_read(found, (rule.identity for chain in rules.values() for rule in chain))
                     self._seen, self._held = before, state
                     return state
         raise ApplyError(
@@ -109,16 +114,17 @@ class NftablesTarget:
             "ReadInterrupted",
         )
 
-    def _read_once(self, connection: Connection) -> State:
+    def _read_once(self, connection: Connection) -> tuple[int, Mapping[str, Sequence[RuleInfo]], State]:
+        """Give the table's handle, its rules, and all of it as a state."""
         number, table = self._number, self.table
-        dormant = table_is_dormant(connection, number, table)
-        if dormant is None:
-            return State.absent(self.family, table)
+        found = find_table(connection, number, table)
+        if found is None:
+            return 0, {}, State.absent(self.family, table)
         rules = list_rules(connection, number, table)
         chains = tuple(
             Chain(
                 chain.name,
-                tuple(Rule("", comment) for comment in rules.get(chain.name, ())),
+                tuple(Rule("", self._mark(found.handle, chain.name, rule)) for rule in rules.get(chain.name, ())),
                 Hook(*chain.hook) if chain.hook else None,
             )
             for chain in list_chains(connection, number, table)
@@ -129,15 +135,20 @@ class NftablesTarget:
             for info in sets
             if not info.flags & SET_DYNAMIC
         }
-        return State(
+        state = State(
             self.family,
             table,
-            dormant=dormant,
+            dormant=found.dormant,
             chains=chains,
             sets=tuple(_declaration(info) for info in sets),
-            elements={name: found for name, found in elements.items() if found},
+            elements={name: held for name, held in elements.items() if held},
             others=tuple(list_others(connection, number, table)),
         )
+        return found.handle, rules, state
+
+    def _mark(self, table: int, chain: str, rule: RuleInfo) -> str:
+        """Give a rule's mark; of one that others put in the place of ours, one that no rule of ours has."""
+        return rule.comment if self._written.has(table, chain, rule.identity) else f"{_NOT_OURS}{rule.comment}"
 
     def diff(self, have: State, want: State) -> Plan:
         """Give the plan from one state to another."""
@@ -159,6 +170,7 @@ class NftablesTarget:
             before = generation(self._connected())
             if plan.is_structural:
                 await self._apply_text(plan)
+                self._note_rules(plan, before)
             else:
                 try:
                     self._apply_elements(plan)
@@ -177,6 +189,17 @@ class NftablesTarget:
             if plan.whole or problem.reason in ("NftMissing", "NotPermitted"):
                 raise
             await self._load(render(plan.want))
+
+    def _note_rules(self, plan: Plan, before: int) -> None:
+        """Remember the rules that were just written, unless somebody else's transaction came between."""
+        connection = self._connected()
+        table = find_table(connection, self._number, self.table)
+        rules = list_rules(connection, self._number, self.table) if table else {}
+        filled = None if plan.whole else {*plan.flushed, *(chain.name for chain in plan.filled)}
+        identities = {chain: [rule.identity for rule in found] for chain, found in rules.items()}
+        self._written.was_filled(table.handle if table else 0, identities, filled)
+        if generation(connection) != before + 1:
+            self._written.forget()
 
     def _apply_elements(self, plan: Plan) -> None:
         batch = Batch(self._connected(), self._number)
