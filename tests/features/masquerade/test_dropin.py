@@ -11,12 +11,13 @@ import pytest
 from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.deciding import decide
 from podgate.features.masquerade.dropin import environment, main, notes_on, settings_of
-from podgate.features.masquerade.goflags import AGENT_FLAGS, KLOG_FLAGS, FlagError, Flags, read_flags
+from podgate.features.masquerade.goflags import AGENT_FLAGS, KLOG_FLAGS, Flags, read_flags
 from podgate.features.masquerade.settings import Settings
 from podgate.features.masquerade.to_iptables import Writer
 from podgate.joints import Inputs
 from podgate.lab.images import ENTRIES
 from podgate.model.files import Present
+from podgate.model.goflags import FlagError
 from podgate.model.options import settings_from
 from podgate.targets.iptables.render import chain_text
 

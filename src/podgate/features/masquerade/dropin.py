@@ -15,8 +15,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from podgate.features.masquerade.goflags import FlagError, Flags, HelpAskedError, read_flags, usage_lines
+from podgate.features.masquerade.goflags import Flags, read_flags, usage_lines
 from podgate.features.masquerade.settings import Settings
+from podgate.model.goflags import FlagError, HelpAskedError
 from podgate.model.options import SettingsError, settings_from
 from podgate.observe.logs import stderr_log
 

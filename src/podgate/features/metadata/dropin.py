@@ -10,47 +10,16 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from podgate import __version__
 from podgate.features.metadata.server.running import SERVER
 from podgate.features.metadata.settings import Settings
+from podgate.model.goflags import FlagError, HelpAskedError, read_go_flags
 from podgate.model.options import SettingsError, settings_from
 
 DEFAULTS: Final = {"addr": "127.0.0.1:988", "metrics-addr": "127.0.0.1:989"}
 _HELP: Final = {"addr": "Address at which to listen and proxy", "metrics-addr": "Address at which to publish metrics"}
-
-
-class Flags(NamedTuple):
-    """What the words say: values by name, or what is wrong; ``asks_help`` for ``-h``."""
-
-    values: dict[str, str]
-    wrong: str = ""
-    asks_help: bool = False
-
-
-def read_flags(words: Sequence[str]) -> Flags:
-    """Read flags as Go's package flag does: one dash or two, the value after ``=`` or as the next word.
-
-    The first word that is no flag, or ``--``, ends them; what follows was never looked at.
-    """
-    values: dict[str, str] = {}
-    rest = list(words)
-    while rest and len(rest[0]) > 1 and rest[0].startswith("-") and rest[0] != "--":
-        word = rest.pop(0)
-        name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
-        if not name or name.startswith("-"):
-            return Flags(values, f"bad flag syntax: {word}")
-        if name not in DEFAULTS:
-            if name in ("h", "help"):
-                return Flags(values, asks_help=True)
-            return Flags(values, f"flag provided but not defined: -{name}")
-        if not equals:
-            if not rest:
-                return Flags(values, f"flag needs an argument: -{name}")
-            value = rest.pop(0)
-        values[name] = value
-    return Flags(values)
 
 
 def address(text: str) -> str:
@@ -71,11 +40,15 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run as metadata-proxy; give the exit code."""
-    flags = read_flags(sys.argv[1:] if argv is None else argv)
-    if flags.wrong or flags.asks_help:
-        sys.stderr.write(f"{flags.wrong}\n{usage()}" if flags.wrong else usage())
-        return 2 if flags.wrong else 0
-    given = {**DEFAULTS, **flags.values}
+    try:
+        flags = read_go_flags(sys.argv[1:] if argv is None else argv, dict.fromkeys(DEFAULTS, "string"))
+    except HelpAskedError:
+        sys.stderr.write(usage())
+        return 0
+    except FlagError as error:
+        sys.stderr.write(f"metadata-proxy: {error}\n{usage()}")
+        return 2
+    given = {**DEFAULTS, **{name: str(value) for name, value in flags.given.items()}}
     values = {"addr": address(given["addr"]), "metrics_addr": address(given["metrics-addr"]), "firewall": False}
     try:
         settings = settings_from(Settings, values)
