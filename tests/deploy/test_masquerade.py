@@ -1,7 +1,7 @@
 """deploy/masquerade: what a user applies is valid, drops in for ip-masq-agent, and asks for no right without a reason.
 
 Here: the manifests' structure and values. Not here: applying them (the lab's tests do).
-Invariant: the two folders differ in nothing but the choice of nodes.
+Invariant: the folders differ in nothing but the choice of nodes, and what policies need.
 """
 
 import re
@@ -14,7 +14,9 @@ import yaml
 
 from podgate import __version__
 from podgate.features.masquerade.config import PRIVATE_RANGES, default_entries
+from podgate.features.masquerade.feature import FEATURE
 from podgate.features.masquerade.reading import Text, read
+from podgate.features.masquerade.settings import Settings
 from podgate.lab.fields import unhonoured
 from podgate.lab.selecting import allows
 from podgate.lab.shapes import Node
@@ -26,7 +28,9 @@ from tests.deploy.manifest_schema import ConfigMap, Container, DaemonSet, PodSpe
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DEFAULT = DEPLOY / "masquerade"
 LABELLED = DEPLOY / "masquerade-labelled-nodes"
-FOLDERS = pytest.mark.parametrize("folder", [DEFAULT, LABELLED], ids=lambda folder: folder.name)
+POLICIES = DEPLOY / "masquerade-policies"
+FOLDERS = pytest.mark.parametrize("folder", [DEFAULT, LABELLED, POLICIES], ids=lambda folder: folder.name)
+FILES = {"configmap.yaml", "daemonset.yaml", "serviceaccount.yaml"}
 
 
 def document(path: Path) -> Any:
@@ -56,13 +60,9 @@ def labels_of_terms(folder: Path) -> list[dict[str, tuple[str, list[str]]]]:
 
 
 @FOLDERS
-def test_a_folder_holds_four_objects_of_known_fields_those_with_a_namespace_in_kube_system(folder: Path) -> None:
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "configmap.yaml",
-        "customresourcedefinition.yaml",
-        "daemonset.yaml",
-        "serviceaccount.yaml",
-    ]
+def test_a_folder_holds_objects_of_known_fields_in_kube_system(folder: Path) -> None:
+    rights = {"clusterrole.yaml", "clusterrolebinding.yaml", "customresourcedefinition.yaml"}
+    assert {path.name for path in folder.iterdir()} == FILES | (rights if folder == POLICIES else set())
     account = msgspec.convert(document(folder / "serviceaccount.yaml"), ServiceAccount)
     config = msgspec.convert(document(folder / "configmap.yaml"), ConfigMap)
     assert {each.metadata.namespace for each in (account, config, daemonset(folder))} == {"kube-system"}
@@ -127,13 +127,44 @@ def test_the_variant_wants_either_of_the_two_labels() -> None:
     ]
 
 
-def test_the_variant_differs_in_nothing_else() -> None:
+def test_the_variant_of_labelled_nodes_differs_in_nothing_else() -> None:
     default, labelled = document(DEFAULT / "daemonset.yaml"), document(LABELLED / "daemonset.yaml")
     for manifest in (default, labelled):
         del manifest["spec"]["template"]["spec"]["affinity"]
     assert default == labelled
-    for name in ("configmap.yaml", "customresourcedefinition.yaml", "serviceaccount.yaml"):
+    for name in FILES - {"daemonset.yaml"}:
         assert (DEFAULT / name).read_text() == (LABELLED / name).read_text()
+
+
+def test_the_variant_of_policies_has_a_token_and_nothing_else() -> None:
+    default, policies = document(DEFAULT / "daemonset.yaml"), document(POLICIES / "daemonset.yaml")
+    for manifest in (default, policies):
+        del manifest["spec"]["template"]["spec"]["automountServiceAccountToken"]
+        del manifest["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert default == policies
+    assert document(DEFAULT / "configmap.yaml") == document(POLICIES / "configmap.yaml")
+    assert document(DEFAULT / "serviceaccount.yaml") == document(POLICIES / "serviceaccount.yaml")
+
+
+def test_the_variant_of_policies_may_do_what_the_feature_watches_and_nothing_else() -> None:
+    words = document(POLICIES / "daemonset.yaml")["spec"]["template"]["spec"]["containers"][0]["args"]
+    (config,) = [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
+    watched = {(each.kind.group, each.kind.plural) for each in FEATURE.watches(Settings(config=config), "node-1")}
+    rules = document(POLICIES / "clusterrole.yaml")["rules"]
+    assert all(rule.keys() == {"apiGroups", "resources", "verbs"} for rule in rules)
+    assert [rule["verbs"] for rule in rules] == [["list", "watch"]] * len(rules)
+    assert {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]} == watched
+
+
+def test_the_role_is_bound_to_the_account_of_the_pods() -> None:
+    binding, account = document(POLICIES / "clusterrolebinding.yaml"), document(POLICIES / "serviceaccount.yaml")
+    name = {key: account["metadata"][key] for key in ("name", "namespace")}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", **name}]
+    role = document(POLICIES / "clusterrole.yaml")
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role["metadata"]["name"]
+    }  # fmt: skip
+    assert pod(POLICIES).service_account_name == account["metadata"]["name"]
 
 
 @FOLDERS
@@ -148,10 +179,10 @@ def test_it_has_two_capabilities_and_no_other_right(folder: Path) -> None:
 
 
 @FOLDERS
-def test_no_token_of_the_api_is_mounted(folder: Path) -> None:
+def test_no_token_of_the_api_is_mounted_but_for_policies(folder: Path) -> None:
     account = msgspec.convert(document(folder / "serviceaccount.yaml"), ServiceAccount)
     assert account.automount_service_account_token is False
-    assert pod(folder).automount_service_account_token is False
+    assert pod(folder).automount_service_account_token is (folder == POLICIES)
 
 
 @FOLDERS
@@ -197,7 +228,8 @@ def test_it_asks_for_little_and_has_no_limit_to_be_killed_by(folder: Path) -> No
 
 @FOLDERS
 def test_it_starts_the_feature_with_its_nodes_name(folder: Path) -> None:
-    assert container(folder).args == ["masquerade", "run"]
+    config = ["--config=/etc/config/ip-masq-agent"] if folder == POLICIES else []
+    assert container(folder).args == ["masquerade", "run", *config]
     assert container(folder).image == f"podgate:{__version__}"
     assert [(each.name, each.value_from.field_ref.field_path) for each in container(folder).env] == [
         ("NODE_NAME", "spec.nodeName")

@@ -19,7 +19,9 @@ from podgate.model.kinds.meta import ObjectMeta
 from tests.support.cases import read_cases
 
 ROOT = Path(__file__).parents[2]
-DEFINITION: Any = yaml.safe_load((ROOT / "deploy" / "masquerade" / "customresourcedefinition.yaml").read_text())
+DEFINITION: Any = yaml.safe_load(
+    (ROOT / "deploy" / "masquerade-policies" / "customresourcedefinition.yaml").read_text()
+)
 VERSION: Any = DEFINITION["spec"]["versions"][0]
 SPEC: Any = VERSION["schema"]["openAPIV3Schema"]["properties"]["spec"]
 CASES = read_cases(*sorted((ROOT / "tests" / "features" / "masquerade" / "cases").glob("*.case")))
