@@ -91,7 +91,7 @@ class Host(Generic[StatesT]):
             await stop.wait()
             for task in tasks:
                 task.cancel()
-        return 1 if self._is_refused or (once and self._status.unready()) else 0
+        return 1 if self._is_refused or (once and (self._status.unready() or not self._board.done())) else 0
 
     async def _run(self, listen: Mapping[Listen, Mapping[str, Page]]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -113,11 +113,15 @@ class Host(Generic[StatesT]):
             self._status.fault("inputs", f"no {missing} within {ONCE_SECONDS:.0f} s: nothing was written", "NoInputs")
             stop.set()
             return
-        while not (self._board.settled() or self._status.worst_streak() >= PATIENCE):
+        while not (self._board.done() or self._status.worst_streak() >= PATIENCE or self._only_optional_left()):
             await self._status.next_news()
         if self._board.settled():
             self._save_newest()
         stop.set()
+
+    def _only_optional_left(self) -> bool:
+        """Say whether all that is wanted is written, and something that is not wanted cannot be taken away."""
+        return self._board.settled() and self._status.is_stuck()
 
     async def _until_refused(self, stop: asyncio.Event) -> None:
         """Stop when a step of this process cannot do its work, as a socket whose port is taken."""

@@ -103,6 +103,10 @@ class Board(Generic[StatesT]):
         essential = (step.name for step in self.steps if step.essential)
         return self.compiled is not None and all(self.committed[name] == self.generation for name in essential)
 
+    def done(self) -> bool:
+        """Say whether every step has committed the newest generation, those that only take something away too."""
+        return self.compiled is not None and all(done == self.generation for done in self.committed.values())
+
     async def next_commit(self) -> None:
         """Wait until some step commits a generation."""
         self._commits.clear()

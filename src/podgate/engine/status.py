@@ -185,6 +185,10 @@ class Status:
         """Give the number of failures in a row of the step that fares worst."""
         return max((failures for _, failures, _ in self._essential_failures()), default=0)
 
+    def is_stuck(self) -> bool:
+        """Say whether some step fails again and again, essential or not."""
+        return any(failures >= PATIENCE for failures, _ in self._failures.values())
+
     def _essential_failures(self) -> list[tuple[str, int, ApplyError]]:
         failures = sorted(self._failures.items())
         return [(step, count, error) for step, (count, error) in failures if step not in self._optional]
