@@ -131,6 +131,23 @@ def test_without_ip6tables_ipv4_works_all_the_same(node: NetNamespace, tmp_path:
         assert len(ours(node, NFT)) > 5
 
 
+def test_rules_that_cannot_be_taken_away_are_said_and_hold_up_nothing(node: NetNamespace, tmp_path: Path) -> None:
+    """The old tables are in use, and the image has no iptables-legacy: ours are written and kept all the same."""
+    restore(node, LEGACY, old_agent())
+    programs = tmp_path / "sbin"
+    programs.mkdir()
+    shutil.copy("/usr/sbin/nft", programs)
+    under = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /usr/sbin && exec "$@"', str(programs))
+    with started(node, tmp_path, under=under) as agent:
+        poll(agent.ready, SECONDS)
+        poll(lambda: "iptables-legacy is not installed" in agent.get("/healthz")[1], SECONDS)
+        poll((tmp_path / "state" / "config.json").exists, SECONDS)
+        assert agent.ready()
+    state = ("--state-dir", tmp_path / "other")
+    once = podgate("masquerade", "run", "--once", *state, namespace=node, under=under)
+    assert (once.code, "iptables-legacy is not installed" in once.err) == (1, True)
+
+
 # The old name.
 
 NAMES = [

@@ -59,8 +59,8 @@ def test_nftables_takes_over(node: NetNamespace, tmp_path: Path, history: str, p
     with running(node, tmp_path) as agent:
         poll(lambda: left_of(node) == [], SECONDS)
         assert agent.ready()
-        applied = [line["step"] for line in agent.log("applied")]
-        assert applied == ["nftables/ip", f"{program}/ip"]
+        poll(lambda: len(agent.log("applied")) == 2, SECONDS)
+        assert [line["step"] for line in agent.log("applied")] == ["nftables/ip", f"{program}/ip"]
         assert podgate("masquerade", "plan", "--state-dir", tmp_path / "state", namespace=node).code == 0
 
 
@@ -88,6 +88,7 @@ def test_rules_in_both_programs_at_once(node: NetNamespace, tmp_path: Path, chos
     with OldName(tmp_path / "node").started(node) as agent:
         poll(agent.ready, SECONDS)
         other = LEGACY if chosen == NFT else NFT
+        poll(lambda: len(agent.log("applied")) == 2, SECONDS)
         assert (jumps(node, chosen), ours(node, other)) == (["IP-MASQ-AGENT"], [])
         assert [line["step"] for line in agent.log("applied")] == [f"{chosen}/ip", f"{other}/ip"]
 
@@ -192,11 +193,23 @@ def test_traffic_is_masqueraded_at_every_moment(
     with Probe(lab) as probe:
         probe.more(20)
         for flags in runs:
-            with running(lab.node, tmp_path, *flags):  # ready: every step has committed
+            with running(lab.node, tmp_path, *flags):
+                _alone(lab.node, flags)
                 probe.more(50)
     assert set(probe.seen) == {NODE[4]}, [place for place, seen in enumerate(probe.seen) if seen != NODE[4]]
     assert len(probe.seen) >= 20 + 50 * len(runs)
     assert lab.seen("pod", INSIDE).address == POD[4]
+
+
+def _alone(node: NetNamespace, flags: tuple[str, ...]) -> None:
+    """Wait until nothing is left of any back end but the chosen one."""
+    chosen = flags[1] if flags else ""
+
+    def alone() -> bool:
+        left = [ours(node, program) for program in (NFT, LEGACY) if program != chosen]
+        return not any(left) and (TABLE in node.run("nft", "list", "tables")) is (chosen == "")
+
+    poll(alone, SECONDS)
 
 
 def test_the_probe_notices_a_gap(lab: PacketLab) -> None:
