@@ -1,8 +1,8 @@
 """to_iptables: the redirect as rules of iptables, with the words and the comment of the cluster scripts' own rules.
 
-Here: the two rules of ``config-ip-firewall`` (kube-up's configure-helper.sh), and whose rules are taken over. Not here:
-refusals: REJECT exists in the table filter alone, which network policy agents overwrite, so they are nftables' with
-either back end (to_nftables.py).
+Here: the two rules of ``config-ip-firewall`` (kube-up's configure-helper.sh), and whose rules are taken over.
+Not here: refusals. REJECT exists in the table filter alone, which network policy agents overwrite, so they are
+nftables' with either back end (to_nftables.py).
 Invariant: on a node with one uplink the text is the boot script's, so that whatever looks for its rules finds them.
 """
 

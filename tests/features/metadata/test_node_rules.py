@@ -1,0 +1,69 @@
+"""Options, machine and labels to the node's rules; what a compile and the proxy's own process both use."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from podgate.features.metadata.intent import NodeRules, Redirect, Refusal
+from podgate.features.metadata.node_rules import READY_LABEL, node_rules
+from podgate.features.metadata.settings import Settings
+from podgate.model.machine import Machine, Route
+from podgate.model.options import settings_from
+
+READY = {READY_LABEL: "true"}
+MACHINE = Machine()
+CLOUD, LOCAL = "169.254.169.254", "169.254.169.252"
+
+
+def rules(labels: dict[str, str] | None = None, machine: Machine = MACHINE, **options: object) -> NodeRules:
+    return node_rules(settings_from(Settings, options), machine, labels)
+
+
+def test_on_gce_80_and_8080_are_redirected_and_the_rest_is_refused() -> None:
+    found = rules()
+    assert found.redirects == (Redirect(CLOUD, 80, LOCAL, 988), Redirect(CLOUD, 8080, LOCAL, 987))
+    assert found.refusals == (
+        Refusal(CLOUD, (443,)),
+        Refusal("fd20:ce::254", (80, 443, 8080)),
+        Refusal(LOCAL),
+    )
+    assert found.spoofed == (CLOUD,)
+
+
+def test_the_ports_move_together() -> None:
+    assert [each.to_port for each in rules(addr=f"{LOCAL}:1988").redirects] == [1988, 1987]
+
+
+def test_on_azure_the_wire_server_is_closed() -> None:
+    assert Refusal("168.63.129.16", (80, 32526)) in rules(profile="azure").refusals
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "phase"),
+    [
+        (None, {}, "open"),
+        (READY, {}, "open"),
+        ({}, {}, "none"),
+        ({READY_LABEL: "false"}, {}, "none"),
+        ({}, {"profile": "aws"}, "open"),
+        (READY, {"firewall": False}, "none"),
+    ],
+    ids=["no Node known", "label", "no label", "label says no", "another cloud", "no firewall"],
+)
+def test_which_nodes_get_rules(labels: dict[str, str] | None, options: dict[str, object], phase: str) -> None:
+    found = rules(labels, MACHINE, **options)
+    assert found.phase == phase
+    assert bool(found.why) is (phase == "none")
+
+
+def test_uplinks_are_the_devices_of_default_routes_unless_one_is_named() -> None:
+    gateway = ip_address("10.0.0.1")
+    machine = Machine(
+        routes=(
+            Route(ip_network("0.0.0.0/0"), "ens4", gateway),
+            Route(ip_network("::/0"), "ens5", ip_address("fe80::1")),
+            Route(ip_network("10.0.0.0/8"), "ens6", gateway),
+        )
+    )
+    assert rules(machine=machine).uplinks == ("ens4", "ens5")
+    assert rules(machine=machine, uplink="ens7").uplinks == ("ens7",)
