@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent import DEFAULTS, Agent, elements, is_whole, running, started, watch
+from tests.support.agent import DEFAULTS, TABLE, Agent, elements, is_whole, running, started, watch
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll
 from tests.support.volume import Volume
@@ -201,6 +201,33 @@ def test_a_bad_file_at_the_very_first_start_is_the_defaults_and_not_ready(node: 
         path.write_text(config("192.0.2.0/24"))
         poll(keeps(node, "192.0.2.0/24"))
         poll(agent.ready)
+
+
+def test_a_second_start_with_a_bad_file_does_not_call_the_defaults_the_last_good_one(
+    node: NetNamespace, tmp_path: Path
+) -> None:
+    path = tmp_path / KEY
+    path.write_text(BAD)
+    for _ in range(2):
+        with started(node, tmp_path, "--config", path) as agent:
+            poll(lambda: is_whole(node, DEFAULTS))
+            poll(lambda: agent.get("/readyz")[0] == 503)
+            assert "built-in list" in agent.get("/readyz")[1]
+    path.write_text(config("192.0.2.0/24"))
+    with running(node, tmp_path, "--config", path):
+        assert keeps(node, "192.0.2.0/24")()
+
+
+def test_an_emptied_list_is_not_recovered(node: NetNamespace, tmp_path: Path) -> None:
+    path, nowhere = tmp_path / KEY, "/proc/podgate-cannot-be-made-here"
+    path.write_text(config("192.0.2.0/24"))
+    with running(node, tmp_path, "--config", path, "--state-dir", nowhere):
+        pass
+    node.run("nft", "flush", "set", "ip", TABLE, "keep")
+    path.write_text(BAD)
+    with started(node, tmp_path, "--config", path, "--state-dir", nowhere) as agent:
+        poll(lambda: is_whole(node, DEFAULTS))
+        poll(lambda: agent.get("/readyz")[0] == 503)
 
 
 def test_a_directory_that_is_made_later_is_seen(node: NetNamespace, tmp_path: Path) -> None:

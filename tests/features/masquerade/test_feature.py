@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from podgate.features.masquerade.backends import BackendCompiler, Choice, States
@@ -94,6 +96,34 @@ def test_the_list_is_recovered_from_our_rules_or_those_of_the_old_agent() -> Non
     assert kept_networks(feature.recover({"iptables-nft/ip": old})[KEPT]) == {"10.7.0.0/16"}
     assert feature.recover({"iptables-nft/ip": read_listing("", "ip", "nft", OWNERS)}) == {}
     assert feature.recover({}) == {}
+
+
+BACKENDS = {
+    "nftables": Choice(),
+    "iptables": Choice("iptables-nft"),
+    "ip-masq-agent's rules": Choice("iptables-nft"),
+}
+
+
+def _read_back(backend: str, inputs: Inputs) -> dict[str, Any]:
+    settings = settings_from(Settings, {"rules": "ip-masq-agent", "backend": "iptables"} if "agent" in backend else {})
+    states = BackendCompiler(settings, BACKENDS[backend])(inputs).states
+    return {"nftables/ip": states.ip, "iptables-nft/ip": states.iptables_of("iptables-nft", "ip")}
+
+
+def test_an_emptied_list_tells_nothing() -> None:
+    """Somebody flushed the set; a start with a bad file must not masquerade everything for that."""
+    table = _read_back("nftables", INPUTS)["nftables/ip"]
+    emptied = msgspec.structs.replace(table, elements={})
+    assert Masquerade().recover({"nftables/ip": emptied}) == {}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_list_that_stood_in_for_a_bad_one_is_not_recovered(backend: str) -> None:
+    bad = Inputs(files={PATH: Present(b"nonMasqueradeCIDRs: [x]")})
+    assert Masquerade().recover(_read_back(backend, INPUTS)) != {}
+    assert Masquerade().recover(_read_back(backend, Inputs())) != {}, "nobody wrote anything: the list is meant"
+    assert Masquerade().recover(_read_back(backend, bad)) == {}
 
 
 def test_render_is_what_iptables_restore_takes() -> None:

@@ -200,6 +200,7 @@ class Compiler(Generic[StatesT]):
             random_fully=self._settings.random_fully,
             config=config,
             in_force=decision.in_force,
+            stands_in=bool(decision.degraded),
             digest=self._digest(config),
             ports=self._ports,
         )

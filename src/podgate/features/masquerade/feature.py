@@ -31,6 +31,7 @@ from podgate.features.masquerade.choosing import CONFIG_MAP_REF, file_watch
 from podgate.features.masquerade.compile import KEPT
 from podgate.features.masquerade.config import recover
 from podgate.features.masquerade.explain import Unanswerable, answer_json, answer_line, explain
+from podgate.features.masquerade.intent import STAND_IN
 from podgate.features.masquerade.policy import MASQUERADE_POLICY
 from podgate.features.masquerade.resolving import namespace_labels
 from podgate.features.masquerade.senders import namespace_of, sender_of
@@ -112,12 +113,15 @@ class Masquerade:
         return (*sets, *chains)
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:
-        """Make the configuration out of our own rules, or of those that ip-masq-agent left."""
+        """Make the configuration out of our own rules, or of those that ip-masq-agent left.
+
+        An empty list tells nothing: somebody may have emptied it. Nor does the built-in list, when it only stood in.
+        """
         spans: dict[Family, list[tuple[int, int]]] = {}
         for family in FAMILIES:
             for state in read_back.values():
                 found = None if getattr(state, "family", "") != family else _kept_of(state)
-                if found is not None and family not in spans:
+                if found and family not in spans:
                     spans[family] = found
         return {KEPT: recover(spans)} if "ip" in spans else {}
 
@@ -228,13 +232,13 @@ def _judge(family: Family, cut_tcp: bool, before: States, after: States) -> Judg
     return judge_of(before.intent, after.intent, family, cut_tcp=cut_tcp)
 
 
-def _kept_of(state: State | IptablesState) -> list[tuple[int, int]] | None:
-    """Give what a state that was read back keeps; None where there is none of ours."""
+def _kept_of(state: State | IptablesState) -> list[tuple[int, int]]:
+    """Give what a state that was read back keeps, by a list that somebody wrote."""
     if isinstance(state, IptablesState):
         found = [spans for chain in state.chains if (spans := kept_spans(state, chain.name))]
-        return None if not found else [(span.first, span.last) for span in found[0]]
-    if not state.present:
-        return None
+        return [(span.first, span.last) for span in found[0]] if found else []
+    if any(declared.name == KEEP and declared.comment == STAND_IN for declared in state.sets):
+        return []
     return [
         (int.from_bytes(key[: len(key) // 2]), int.from_bytes(key[len(key) // 2 :])) for key in state.elements_of(KEEP)
     ]

@@ -132,6 +132,7 @@ class Intent(Frozen, frozen=True):
         random_fully: choose source ports at random, in every translation.
         config: the configuration in force.
         in_force: where it came from.
+        stands_in: whether it is the built-in list only because what was written is bad and no earlier one is known.
         digest: twelve hexadecimal digits of it, for metrics and logs.
         ports: source ports of every translation that no policy gives others, as settings say.
     """
@@ -141,6 +142,7 @@ class Intent(Frozen, frozen=True):
     random_fully: bool = True
     config: Config = Config()
     in_force: InForce = "default"
+    stands_in: bool = False
     digest: str = ""
     ports: Ports = ()
 
@@ -153,6 +155,9 @@ class Intent(Frozen, frozen=True):
         """Seconds between two drift checks."""
         return self.config.resync_interval / 1e9
 
+
+STAND_IN: Final = "the built-in list, since the configuration was bad and no earlier one known"
+"""What back ends write where ``Intent.stands_in``, so that no later start takes the list for the last good one."""
 
 NO_IPV6_RANGE: Final = "no IPv6 range of the cluster is known"
 """The rule that explain names while IPv6 is on and nothing tells which IPv6 addresses are the cluster's."""

@@ -18,7 +18,7 @@ from typing import Final, Literal
 import msgspec
 
 from podgate.features.masquerade.config import LINK_LOCAL
-from podgate.features.masquerade.intent import FamilyIntent, Intent, PolicyIntent, Spans, Translation
+from podgate.features.masquerade.intent import STAND_IN, FamilyIntent, Intent, PolicyIntent, Spans, Translation
 from podgate.features.masquerade.prefixes import Entry, Span, family_of, networks_of
 from podgate.model.machine import Family, IPNetwork
 from podgate.model.packet import (
@@ -56,6 +56,7 @@ MOST_PAIRS: Final = 4_096
 """How many rules a policy that keeps may need: a packet meets them one after the other."""
 
 _LOCAL: Final = AGENT + "local traffic is not subject to MASQUERADE"
+_STAND_IN: Final = OWN + STAND_IN
 _OUTBOUND: Final = AGENT + "outbound traffic is subject to MASQUERADE (must be last in chain)"
 _PROTOCOLS: Final = ("tcp", "udp", "sctp")
 _RANDOM_FULLY_SINCE: Final = (1, 6, 2)
@@ -167,7 +168,7 @@ class Writer:
         # One option for both families; a family whose fallback is to keep has no ports of its own.
         ports = next((each.fallback.ports for each in intent.families if each.fallback.ports), ())
         translation = Translation("masquerade", ports=ports)
-        return (*self._kept(networks), *_lines(translation, _OUTBOUND, random_fully=random_fully))
+        return (*self._kept(networks, intent), *_lines(translation, _OUTBOUND, random_fully=random_fully))
 
     def _podgate(self, intent: Intent, part: FamilyIntent, *, random_fully: bool) -> list[Chain]:
         refused = {problem.ref for problem in refusals(part)}
@@ -178,19 +179,21 @@ class Writer:
                 own, more = _policy(policy, self._family, random_fully=random_fully)
                 rules += own
                 chains += more
-        rules += self._kept(_networks(intent, part))
+        rules += self._kept(_networks(intent, part), intent)
         if part.fallback.action != "keep":
             rules += _lines(part.fallback, _OUTBOUND, random_fully=random_fully)
         return [Chain(self._chain, tuple(rules)), *chains]
 
-    def _kept(self, networks: tuple[IPNetwork, ...]) -> tuple[Rule, ...]:
+    def _kept(self, networks: tuple[IPNetwork, ...], intent: Intent) -> tuple[Rule, ...]:
+        if intent.stands_in:
+            return tuple(_kept_rule(each, _STAND_IN) for each in networks)
         known = self._listed
         self._listed = {each: known.get(each) or _kept_rule(each) for each in networks}
         return tuple(self._listed[each] for each in networks)
 
 
-def _kept_rule(network: IPNetwork) -> Rule:
-    rule = Rule(Return(), (_in("daddr", network),), _LOCAL)
+def _kept_rule(network: IPNetwork, comment: str = _LOCAL) -> Rule:
+    rule = Rule(Return(), (_in("daddr", network),), comment)
     return msgspec.structs.replace(rule, text=rule_words(rule))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
-from podgate.features.masquerade.intent import FamilyIntent, Intent, PolicyIntent, Spans, Translation
+from podgate.features.masquerade.intent import STAND_IN, FamilyIntent, Intent, PolicyIntent, Spans, Translation
 from podgate.features.masquerade.ports import PortRange
 from podgate.features.masquerade.prefixes import Span
 from podgate.model.machine import Family, IPAddress
@@ -35,6 +35,8 @@ from podgate.targets.nftables.state import (
 TABLE: Final = "podgate-masquerade"
 KEEP: Final = "keep"
 OWN_PODS: Final = "own-pods"
+LISTED: Final = "destinations that see the Pod's own address"
+"""The comment of the set ``keep``; it is STAND_IN when nobody wrote what that holds."""
 
 _LEGEND: Final = "made by podgate masquerade; remove it with: podgate masquerade clean"
 _ADDRESS: Final[dict[Family, str]] = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
@@ -55,7 +57,7 @@ class Writer:
         if part is None:
             self._sets = {}
             return State.absent(self._family, TABLE)
-        wanted = tuple(self._wanted(part))
+        wanted = tuple(self._wanted(part, STAND_IN if intent.stands_in else LISTED))
         known = self._sets
         self._sets = {declared.name: known.get(declared.name) or _Elements(self._family) for declared, _ in wanted}
         chains = tuple(_chains(part, random_fully=intent.random_fully))
@@ -68,7 +70,7 @@ class Writer:
             elements={declared.name: self._sets[declared.name](declared, spans) for declared, spans in wanted},
         )
 
-    def _wanted(self, part: FamilyIntent) -> Iterator[tuple[Set, Spans]]:
+    def _wanted(self, part: FamilyIntent, listed: str) -> Iterator[tuple[Set, Spans]]:
         yield self._set(OWN_PODS, "Pods of this node: they see who their clients are"), part.own_pods
         for policy in part.policies:
             if policy.sources is not None:
@@ -77,7 +79,7 @@ class Writer:
                 yield self._set(from_name(policy), what, single=single), policy.sources
             if policy.destinations is not None:
                 yield self._set(to_name(policy), f"destinations of {policy.ref}"), policy.destinations
-        yield self._set(KEEP, "destinations that see the Pod's own address"), part.keep
+        yield self._set(KEEP, listed), part.keep
 
     def _set(self, name: str, comment: str, *, single: bool = False) -> Set:
         return Set(name, key=(_ADDRESS[self._family],), flags=() if single else ("interval",), comment=comment)
