@@ -1,6 +1,7 @@
 """nft is missing, is refused by the kernel, or dies: said by name, retried with back-off, and right once it is gone."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,23 @@ echo "/dev/stdin:$line:3-26: Error: Could not process rule: No such file or dire
 exit 1
 """
 """What nft 1.0.6 says where the kernel has no fib expression."""
+
+NO_NETFILTER = """\
+import ctypes, os, platform, struct, sys
+call = {"x86_64": 41, "aarch64": 198}[platform.machine()]  # socket(2)
+program = [
+    (0x20, 0, 0, 0), (0x15, 0, 3, call),  # another call: allow
+    (0x20, 0, 0, 32), (0x15, 0, 1, 12),  # its third argument is not NETLINK_NETFILTER: allow
+    (0x06, 0, 0, 0x50000 | 93),  # EPROTONOSUPPORT, as of a kernel without nf_tables
+    (0x06, 0, 0, 0x7FFF0000),
+]
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
+head = struct.pack("@HP", len(program), ctypes.addressof(code))
+if ctypes.CDLL(None, use_errno=True).prctl(22, 2, head, 0, 0):  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+    raise OSError(ctypes.get_errno(), "seccomp")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Starts a program for which the kernel has no sockets of NETLINK_NETFILTER, and all others."""
 
 
 def fake_nft(directory: Path, script: str) -> dict[str, str]:
@@ -119,8 +137,7 @@ def test_an_nft_that_hangs_does_not_outlive_the_agent(node: NetNamespace, tmp_pa
 
 
 def test_without_nf_tables_in_the_kernel_it_is_named(node: NetNamespace, tmp_path: Path) -> None:
-    # The first socket is the agent's claim; NETLINK_NETFILTER is what such a kernel does not have.
-    under = ("strace", "-f", "-qqq", "-o", str(tmp_path / "t"), "-e", "inject=socket:error=EPROTONOSUPPORT:when=2+")
+    under = (sys.executable, "-c", NO_NETFILTER)
     done = podgate("masquerade", "run", "--once", "--state-dir", tmp_path / "s", namespace=node, under=under)
     assert done.code == 1
     assert "nf_tables" in done.err
