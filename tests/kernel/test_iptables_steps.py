@@ -147,7 +147,7 @@ def test_one_family_that_fails_does_not_hold_up_the_other(namespace: NetNamespac
 
     async def story(board: Board[States], told: Told) -> None:
         await poll_async(lambda: board.committed[program("ip", "nft")] and told.failures)
-        assert not board.ready()
+        assert not board.settled()
 
     told = played(namespace, wanted, story)  # type: ignore[arg-type]
     assert set(told.failures) == {("ip6tables-nft", "ForeignChain")}
