@@ -1,11 +1,13 @@
 """ctnetlink against the real kernel: entries are listed as the conntrack program lists them, and one is deleted."""
 
 import socket
+from contextlib import suppress
 
 import pytest
 
 from podgate.linux.conntrack import NETLINK_NETFILTER, delete, entries, parsed
 from podgate.linux.netlink import Connection, attribute
+from tests.support.netns import netns
 from tests.support.packet_lab import EXT, POD, packet_lab
 
 pytestmark = pytest.mark.kernel
@@ -18,6 +20,15 @@ table {family} t {{
         oifname "eth0" masquerade
     }}
 }}
+"""
+
+TRACKED = """
+table ip t {
+    chain c {
+        type filter hook output priority 0;
+        ct state new counter
+    }
+}
 """
 
 
@@ -43,6 +54,31 @@ def test_entries_are_listed_and_one_is_deleted(version: int) -> None:
         assert sorted(before) == [socket.IPPROTO_TCP, socket.IPPROTO_UDP]
         assert deleted == [True, False]
         assert after == [socket.IPPROTO_TCP]
+
+
+def test_a_long_list_comes_as_it_is_read() -> None:
+    """Whoever reads it may do something else between two entries, and sees what changed meanwhile."""
+    count = 3000
+
+    def work() -> tuple[int, int]:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for port in range(10_000, 10_000 + count):
+                with suppress(ConnectionRefusedError):
+                    sender.sendto(b"", ("127.0.0.1", port))
+        with Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as other:
+            stream = entries(listing, socket.AF_INET)
+            next(stream)
+            there = list(entries(other, socket.AF_INET))
+            for entry in there:
+                delete(other, entry)
+            return len(there), len(list(stream))
+
+    with netns() as node:
+        node.run("ip", "link", "set", "lo", "up")
+        node.run("nft", "-f", "-", text=TRACKED)
+        there, rest = node.call(work)
+    assert there >= count
+    assert rest < there / 2
 
 
 def test_what_is_no_entry_is_left_out() -> None:

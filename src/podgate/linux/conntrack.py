@@ -44,8 +44,12 @@ class Entry(NamedTuple):
 
 
 def entries(connection: Connection, family: int) -> Iterator[Entry]:
-    """List the entries of one family (``socket.AF_INET`` or ``AF_INET6``); those that cannot be read are left out."""
-    for message in connection.dump(_GET, _GENERIC.pack(family, 0, 0)):
+    """List the entries of one family (``socket.AF_INET`` or ``AF_INET6``); those that cannot be read are left out.
+
+    They come as the kernel gives them, which may be hundreds of thousands: to delete some meanwhile takes a second
+    connection.
+    """
+    for message in connection.stream(_GET, _GENERIC.pack(family, 0, 0)):
         entry = parsed(message.body)
         if entry is not None:
             yield entry

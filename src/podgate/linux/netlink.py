@@ -199,15 +199,19 @@ class Connection:
     def dump(self, kind: int, body: bytes) -> list[Message]:
         """List objects; repeats while the kernel says that they changed meanwhile, then DumpInterruptedError."""
         for _ in range(_DUMP_ATTEMPTS):
-            found = self._dump_once(kind, body)
-            if found is not None:
-                return found
+            with contextlib.suppress(DumpInterruptedError):
+                return list(self.stream(kind, body))
         raise DumpInterruptedError(f"what was listed changed during each of {_DUMP_ATTEMPTS} attempts")
 
-    def _dump_once(self, kind: int, body: bytes) -> list[Message] | None:
+    def stream(self, kind: int, body: bytes) -> Iterator[Message]:
+        """List objects as they come, for lists that are too long to wait for; nothing else may be asked meanwhile.
+
+        Raises:
+            NetlinkError: the kernel refused.
+            DumpInterruptedError: at the end, when what was listed changed meanwhile.
+        """
         sequence = self.next_sequence()
         self._send(frame(kind, NLM_F_REQUEST | NLM_F_DUMP, sequence, body))
-        found: list[Message] = []
         interrupted = False
         while True:
             for message in self._receive(sequence):
@@ -217,13 +221,15 @@ class Connection:
                         (number,) = _ERRNO.unpack_from(message.body)
                         if number < 0:
                             raise NetlinkError(-number, "", sequence)
-                    return None if interrupted else found
+                    if interrupted:
+                        raise DumpInterruptedError("what was listed changed meanwhile")
+                    return
                 if message.kind == NLMSG_ERROR:
                     failure = _failure(message)
                     if failure:
                         raise failure
-                    return found  # an acknowledgement instead of a list: nothing to list
-                found.append(message)
+                    return  # an acknowledgement instead of a list: nothing to list
+                yield message
 
     def send_all(self, data: bytes) -> list[NetlinkError | None]:
         """Send framed messages in one go; give each error and, as None, each acknowledgement that came back."""

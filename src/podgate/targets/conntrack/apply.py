@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from podgate.joints import ApplyError
 from podgate.linux.conntrack import NETLINK_NETFILTER, Entry, delete, entries
-from podgate.linux.netlink import Connection, NetlinkError
+from podgate.linux.netlink import Connection, DumpInterruptedError
 from podgate.model.machine import Family
 from podgate.targets.conntrack.state import PROTOCOLS, Flow
 
@@ -22,8 +22,8 @@ StatesT = TypeVar("StatesT")
 Judge = Callable[[Flow], bool]
 """Says whether a connection must go."""
 
-_PAUSE_EVERY: Final = 2_000
-"""Entries after which other tasks have their turn: a busy node tracks hundreds of thousands."""
+_PAUSE_EVERY: Final = 500
+"""Entries after which other tasks have their turn, some 10 ms: a busy node tracks hundreds of thousands."""
 
 
 class ConntrackFollower(Generic[StatesT]):
@@ -53,13 +53,16 @@ class ConntrackFollower(Generic[StatesT]):
             return ""
         count = 0
         try:
-            with Connection(NETLINK_NETFILTER) as connection:
-                for number, entry in enumerate(entries(connection, self._family)):
+            # Two, since a socket that gives a list can be asked for nothing else until its end.
+            with Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as deleting:
+                for number, entry in enumerate(entries(listing, self._family)):
                     if judge(flow_of(entry)):
-                        count += delete(connection, entry)
+                        count += delete(deleting, entry)
                     if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
                         await asyncio.sleep(0)
-        except NetlinkError as problem:
+        except DumpInterruptedError as problem:
+            raise ApplyError(f"connections cannot be listed: {problem}", "ReadInterrupted") from problem
+        except OSError as problem:
             raise ApplyError(f"connections cannot be deleted: {problem.strerror}", "ConntrackRefused") from problem
         return f"{count} tracked connection{'' if count == 1 else 's'} deleted" if count else ""
 
