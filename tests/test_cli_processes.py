@@ -32,6 +32,7 @@ def test_the_offline_verbs_need_no_privileges(words: tuple[str, ...], good: Path
         assert "live rules of other programs: not read" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 @pytest.mark.parametrize("words", OFFLINE, ids=" ".join)
 def test_the_offline_verbs_open_nothing_for_writing_and_never_the_state(
@@ -64,6 +65,7 @@ def test_plan_is_exit_1_until_the_rules_are_there_and_changes_nothing(good: Path
         assert "+ 1 element in keep: 192.0.2.0/24" in step["plan"]
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_check_finds_a_competing_masquerade_among_the_live_rules(good: Path) -> None:
     with netns() as node:

@@ -12,7 +12,7 @@ from tests.support.netns import NetNamespace, netns
 from tests.support.old_agent import OldName, agents_rules, jump, listed, old_agent, ours, restore
 from tests.support.poll import poll
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 SECONDS = 20.0
 """How long things may take: the machine that tests run on may be busy."""

@@ -10,7 +10,7 @@ from tests.support.old_agent import OldName
 from tests.support.packet_lab import NODE, POD, PacketLab, packet_lab
 from tests.support.poll import poll
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 SECONDS = 20.0
 OUT, ELSEWHERE = "203.0.113.5", "198.51.100.9"

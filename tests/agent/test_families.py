@@ -13,7 +13,7 @@ from tests.support.agent import DEFAULTS, TABLE, elements, podgate, running, sta
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 IPV6 = ("--enable-ipv6",)
 

@@ -65,6 +65,7 @@ def test_a_pod_is_refused_and_then_served_and_never_gets_through(lab: PacketLab,
         assert asked(lab.node, CLOUD, 80) == "cloud"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_without_the_proxy_pods_are_refused_also_when_it_starts_again(lab: PacketLab, tmp_path: Path, how: str) -> None:
     with proxy(lab.node, tmp_path / "log") as process:
@@ -84,6 +85,7 @@ def test_without_the_proxy_pods_are_refused_also_when_it_starts_again(lab: Packe
     assert seen <= {"refused", PODGATE}
 
 
+@pytest.mark.slow
 def test_while_the_port_is_taken_pods_are_refused_and_the_program_ends(lab: PacketLab, tmp_path: Path) -> None:
     with serving(lab.node, "0.0.0.0", 988, "somebody else"), proxy(lab.node, tmp_path / "log") as process:
         assert process.wait(10) == 1
@@ -91,6 +93,7 @@ def test_while_the_port_is_taken_pods_are_refused_and_the_program_ends(lab: Pack
         assert asked(lab.pod, CLOUD, 80) == "refused"
 
 
+@pytest.mark.slow
 def test_a_connection_from_before_is_cut(lab: PacketLab, tmp_path: Path) -> None:
     with Asking(lab.pod, CLOUD, 80) as pods, Asking(lab.node, CLOUD, 80) as nodes:
         assert [pods.answer(), nodes.answer()] == ["cloud", "cloud"]
@@ -99,6 +102,7 @@ def test_a_connection_from_before_is_cut(lab: PacketLab, tmp_path: Path) -> None
             assert [pods.answer(), nodes.answer()] == ["refused", "cloud"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -117,6 +121,7 @@ def test_rules_that_others_change_are_healed(lab: PacketLab, tmp_path: Path, dam
         assert asked(lab.pod, CLOUD, 443) == "refused"
 
 
+@pytest.mark.slow
 def test_plan_and_clean(lab: PacketLab, tmp_path: Path) -> None:
     assert metadata(lab, "plan").code == 1
     with proxy(lab.node, tmp_path / "log"):
@@ -132,6 +137,7 @@ def test_plan_and_clean(lab: PacketLab, tmp_path: Path) -> None:
     assert metadata(lab, "clean").out == "nothing of ours was there\n"
 
 
+@pytest.mark.slow
 def test_no_firewall_makes_no_rule_and_needs_no_privilege(lab: PacketLab, tmp_path: Path) -> None:
     words = ("--no-firewall", "--addr", "127.0.0.1:988")
     with proxy(lab.node, tmp_path / "log", *words):
@@ -140,6 +146,7 @@ def test_no_firewall_makes_no_rule_and_needs_no_privilege(lab: PacketLab, tmp_pa
         assert asked(lab.pod, CLOUD, 80) == "cloud"
 
 
+@pytest.mark.slow
 def test_the_uplink_may_be_named(lab: PacketLab, tmp_path: Path) -> None:
     with proxy(lab.node, tmp_path / "log", "--uplink", "pod0"):
         poll(lambda: "podgate-metadata-redirect" in lab.node.run("nft", "list", "tables"), 10)
@@ -161,6 +168,7 @@ def dnat_rules(node: NetNamespace, binary: str) -> list[str]:
     return [line for line in node.run(f"iptables-{binary}-save", "-t", "nat").splitlines() if "DNAT" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", ["nft", "legacy"])
 def test_the_boot_scripts_rules_go_once_ours_are_in(lab: PacketLab, tmp_path: Path, binary: str) -> None:
     boot_script(lab.node, binary)
@@ -169,6 +177,7 @@ def test_the_boot_scripts_rules_go_once_ours_are_in(lab: PacketLab, tmp_path: Pa
         assert metadata(lab, "plan").out == "no difference\n"
 
 
+@pytest.mark.slow
 def test_with_iptables_the_boot_scripts_rules_stay_as_they_are_and_outlive_the_proxy(
     lab: PacketLab, tmp_path: Path
 ) -> None:
@@ -183,6 +192,7 @@ def test_with_iptables_the_boot_scripts_rules_stay_as_they_are_and_outlive_the_p
     assert dnat_rules(lab.node, "nft") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backends", [("nftables", "iptables"), ("iptables", "nftables")], ids=" to ".join)
 def test_from_one_back_end_to_the_other(lab: PacketLab, tmp_path: Path, backends: tuple[str, str]) -> None:
     first, second = (("--backend", backend) for backend in backends)

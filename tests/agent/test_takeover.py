@@ -20,7 +20,7 @@ from tests.support.old_agent import OldName, boot_script, jump, old_agent, ours,
 from tests.support.packet_lab import ECHO_PORT, NODE, POD, PacketLab, packet_lab
 from tests.support.poll import poll
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 SECONDS = 20.0
 NFT, LEGACY = "iptables-nft", "iptables-legacy"

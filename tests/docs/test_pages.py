@@ -23,7 +23,13 @@ MEANT_TO_FAIL: Final = ("tests/docs/bad-config", "masquerade check", "masquerade
 """What is in a command whose exit code says something; all others must give 0."""
 
 
-@pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in PAGES])
+def shown(page: Path) -> object:
+    """Give a page as a parameter; only README is looked at after every edit."""
+    name = str(page.relative_to(ROOT))
+    return pytest.param(name, marks=() if name == "README.md" else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("page", map(shown, PAGES))
 def test_shown_commands_print_what_the_page_says(page: str, tmp_path: Path) -> None:
     environment = {
         **os.environ,

@@ -12,7 +12,7 @@ from tests.support.iptables_states import CHAIN, OWNERS, keeping, nothing
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll_async
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 THE_END = Drifted(f"rules added to chain {CHAIN}")
 

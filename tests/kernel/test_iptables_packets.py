@@ -39,7 +39,7 @@ from tests.support.cases import Case
 from tests.support.iptables_states import BINARIES
 from tests.support.packet_lab import EXT, NODE, NODE_INSIDE, NODE_SECONDARY, POD, PacketLab, Place, packet_lab
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 
 class Node(NamedTuple):

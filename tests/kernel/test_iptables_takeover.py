@@ -23,7 +23,7 @@ from podgate.targets.iptables.state import Binary, State, program
 from tests.support.iptables_states import BINARIES, FAMILIES
 from tests.support.netns import NetNamespace
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 JUMP: Final = (
     "-A POSTROUTING -m comment --comment {quote}{agent}: ensure nat POSTROUTING directs all non-LOCAL destination "

@@ -79,6 +79,7 @@ def kept(family: Family, binary: Binary) -> State:
     return keeping(*KEPT[family], family=family, binary=binary)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "binary"), BOTH)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -140,6 +141,7 @@ DAMAGES: Final = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", BINARIES)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_others_change_is_healed(damage: str, binary: Binary, namespace: NetNamespace) -> None:
@@ -174,6 +176,7 @@ def test_a_rule_that_comes_after_a_start_with_nothing_to_do_is_healed(binary: Bi
     assert not left(namespace, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", BINARIES)
 def test_an_observer_never_sees_a_part_of_a_change(binary: Binary, namespace: NetNamespace) -> None:
     """T39: while a chain of 200 rules changes again and again, each listing holds one of the two, whole."""
@@ -213,6 +216,7 @@ def test_an_observer_never_sees_a_part_of_a_change(binary: Binary, namespace: Ne
     assert min(seen) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 @pytest.mark.parametrize("binary", BINARIES)
 def test_what_the_kernel_refuses_changes_nothing(case: Case, binary: Binary, namespace: NetNamespace) -> None:
@@ -280,6 +284,7 @@ def test_one_program_does_not_see_the_other(namespace: NetNamespace) -> None:
     assert CHAIN not in saved(namespace, "ip", "legacy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.5, None], ids=["released in time", "held too long"])
 def test_the_lock_of_iptables_is_waited_for(
     seconds: float | None, namespace: NetNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -349,6 +354,7 @@ def test_without_privileges_it_says_which_ones_are_missing(binary: Binary, names
     assert "CAP_NET_ADMIN" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", BINARIES)
 def test_ten_thousand_chains_of_others_are_in_nobodys_way(binary: Binary, namespace: NetNamespace) -> None:
     count = 10_000

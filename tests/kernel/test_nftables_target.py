@@ -27,6 +27,7 @@ pytestmark = pytest.mark.kernel
 FAMILIES: tuple[Family, ...] = ("ip", "ip6")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -77,6 +78,7 @@ def test_elements_alone_need_no_nft(
     asyncio.run(walk())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -130,6 +132,7 @@ def test_counters_of_other_chains_are_kept_when_one_chain_changes(
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_an_observer_never_sees_a_part_of_a_change(namespace: NetNamespace, open_target: OpenTarget) -> None:
     """While 1,000 elements change to 1,000 others again and again, every reading holds one of the two sets, whole."""
     first, second = many(1000), many(1000, start=1 << 28)
@@ -168,6 +171,7 @@ def test_an_observer_never_sees_a_part_of_a_change(namespace: NetNamespace, open
     assert min(seen["first"], seen["second"]) >= 10
 
 
+@pytest.mark.slow
 def test_sixty_thousand_elements_are_one_transaction(namespace: NetNamespace, open_target: OpenTarget) -> None:
     async def run() -> None:
         target = open_target(namespace)
@@ -182,6 +186,7 @@ def test_sixty_thousand_elements_are_one_transaction(namespace: NetNamespace, op
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_rules_and_many_elements_change_in_one_transaction(namespace: NetNamespace, open_target: OpenTarget) -> None:
     """nft reads the deletion of thousands of intervals slowly, so such a set is filled anew: the state is the same."""
     have, want = (

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -269,6 +270,7 @@ def programmed(intent: Intent) -> Mapping[int, FakeNftables]:
     return {4: asyncio.run(write("ip")), 6: asyncio.run(write("ip6"))}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(worlds())
 def test_explain_and_rules_say_what_the_policies_say(inputs: Inputs) -> None:
@@ -283,6 +285,7 @@ def test_explain_and_rules_say_what_the_policies_say(inputs: Inputs) -> None:
         assert traced(fakes, locality, packet) == expected, packet
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(worlds(), min_size=2, max_size=5))
 def test_with_memory_as_from_scratch(history: list[Inputs]) -> None:
@@ -296,6 +299,7 @@ def test_with_memory_as_from_scratch(history: list[Inputs]) -> None:
             assert writers[family](again.states) == Writer(family)(fresh.states)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(worlds())
 def test_a_shadowed_policy_decides_nothing(inputs: Inputs) -> None:

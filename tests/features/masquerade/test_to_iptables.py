@@ -128,6 +128,7 @@ def test_a_family_that_is_off_has_nothing() -> None:
     assert Writer("ip6", "nft")(intent_of()) == State("ip6", "nft")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["ip", "ip6"])
 @given(data=st.data())
 def test_each_packet_gets_the_same_verdict_as_in_nftables(family: Family, data: st.DataObject) -> None:
@@ -140,6 +141,7 @@ def test_each_packet_gets_the_same_verdict_as_in_nftables(family: Family, data: 
         assert ours.trace(packet, LOCALITY, draws).verdict == expected, packet
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["ip", "ip6"])
 @given(data=st.data())
 def test_every_state_is_what_is_read_of_it(family: Family, data: st.DataObject) -> None:

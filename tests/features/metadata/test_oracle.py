@@ -20,6 +20,7 @@ MANY = settings(max_examples=max(600, settings().max_examples), suppress_health_
 V1 = b"/computeMetadata/v1/instance/"
 
 
+@pytest.mark.slow
 @MANY
 @given(TARGETS)
 def test_what_is_forwarded_can_be_read_as_nothing_concealed(raw: bytes) -> None:
@@ -32,6 +33,7 @@ def test_what_is_forwarded_can_be_read_as_nothing_concealed(raw: bytes) -> None:
         assert verdict.target == b""
 
 
+@pytest.mark.slow
 @MANY
 @given(TARGETS)
 def test_a_target_that_goes_upstream_is_its_own_only_spelling(raw: bytes) -> None:
@@ -42,6 +44,7 @@ def test_a_target_that_goes_upstream_is_its_own_only_spelling(raw: bytes) -> Non
         assert (again.path, again.pairs, again.raw) == (target.path, target.pairs, target.raw)
 
 
+@pytest.mark.slow
 @MANY
 @given(TARGETS, st.lists(st.sampled_from([b"\r\n", b"\n", b"\r", b" ", b"A: b\r\n", b"\x00", b":"]), max_size=3))
 def test_bytes_of_any_kind_end_in_a_verdict(raw: bytes, noise: list[bytes]) -> None:

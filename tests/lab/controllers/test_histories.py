@@ -35,6 +35,7 @@ def straight() -> World:
     return world.settle()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", [True, False], ids=["settling in between", "all at once"])
 def test_every_order_of_applying_ends_in_the_same(settled: bool) -> None:
     expected = outcome(straight())

@@ -26,6 +26,7 @@ async def loaded(*wanted: State) -> FakeIptables:
     return fake
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=20)
 @given(data=st.data())

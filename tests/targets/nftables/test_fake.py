@@ -39,6 +39,7 @@ def keeping(*networks: str, rules: tuple[Rule, ...] = ()) -> State:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data())
 def test_plans_lead_from_any_state_to_any_other(family: Family, data: st.DataObject) -> None:
@@ -54,6 +55,7 @@ def test_plans_lead_from_any_state_to_any_other(family: Family, data: st.DataObj
     asyncio.run(walk())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data())
 def test_a_plan_touches_only_chains_and_sets_that_differ(family: Family, data: st.DataObject) -> None:

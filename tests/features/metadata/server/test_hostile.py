@@ -123,6 +123,7 @@ STREAM = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(cuts=st.lists(st.integers(1, 400), max_size=30), orders=st.permutations(range(len(STREAM))))
 def test_how_the_stream_is_cut_changes_nothing(cuts: list[int], orders: list[int]) -> None:
@@ -148,6 +149,7 @@ def test_how_the_stream_is_cut_changes_nothing(cuts: list[int], orders: list[int
     run(main())
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.binary(max_size=300), where=st.integers(0, 200))
 def test_no_bytes_stop_the_proxy_or_get_a_secret(data: bytes, where: int) -> None:
