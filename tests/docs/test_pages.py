@@ -29,7 +29,7 @@ def shown(page: Path) -> object:
     return pytest.param(name, marks=() if name == "README.md" else pytest.mark.slow)
 
 
-@pytest.mark.parametrize("page", map(shown, PAGES))
+@pytest.mark.parametrize("page", [*map(shown, PAGES)])
 def test_shown_commands_print_what_the_page_says(page: str, tmp_path: Path) -> None:
     environment = {
         **os.environ,
