@@ -55,6 +55,8 @@ from podgate.linux.processes import Child
 from podgate.model.frozen import ObjectRef
 
 _CONNECT_TIMEOUT = 5.0
+_ACCEPT_AGAIN = 0.2
+"""Seconds after which clients are taken again when the machine could not."""
 
 
 class End:
@@ -84,7 +86,12 @@ class Server:
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             while True:
-                connection, _ = await loop.sock_accept(self._listener)
+                try:
+                    connection, _ = await loop.sock_accept(self._listener)
+                except OSError as error:  # No descriptor or memory is left, or the client is gone already.
+                    print(f"warning: a client cannot be taken: {error.strerror}", flush=True)
+                    await asyncio.sleep(_ACCEPT_AGAIN)
+                    continue
                 group.create_task(self._serve(connection))
 
     async def _serve(self, connection: socket.socket) -> None:
@@ -95,7 +102,7 @@ class Server:
                     await self._answer(connection, *message)
             except* (BrokenPipeError, ConnectionResetError):
                 pass  # The client went away; whoever worked for it has cleaned up.
-            except* (msgspec.DecodeError, OSError) as errors:
+            except* (msgspec.DecodeError, OSError, ValueError) as errors:  # ValueError: a zero byte in a word or path.
                 reasons = ", ".join(str(error) for error in errors.exceptions)
                 with suppress(OSError):
                     send(connection, Failed(f"the lab's daemon could not do it: {reasons}"))
@@ -126,6 +133,8 @@ class Server:
 
     def _apply(self, descriptors: list[int]) -> Answer:
         """Store the objects in the file; what became of each is a line."""
+        if not descriptors:
+            return Failed("no file with objects came along", 2)
         with os.fdopen(os.dup(descriptors[0]), "rb") as file:
             file.seek(0)
             objects = msgspec.json.decode(file.read(), type=list[dict[str, Any]])

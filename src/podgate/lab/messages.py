@@ -1,21 +1,23 @@
 """What a lab's client and daemon say to each other.
 
 Here: the requests and answers, and sending and receiving them with descriptors. Not here: what is done about them.
-Invariant: one message is one packet of a SOCK_SEQPACKET socket, so no message is ever cut; what may be long (manifests)
-travels in a file whose descriptor goes along.
+Invariant: one message is one packet of a SOCK_SEQPACKET socket, so no message is ever cut; one that does not fit, and
+manifests, travel in a file whose descriptor goes along.
 """
 
 import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from podgate.model.frozen import Frozen
 
-_LONGEST = 128 * 1024
+_LONGEST = 64 * 1024
+_IN_FILE = b"F"
+"""Stands for a message that is in the file behind the last descriptor."""
 _DESCRIPTORS = 4
 
 M = TypeVar("M")
@@ -56,14 +58,14 @@ class Execute(Frozen, frozen=True, tag=True):
 class Signal(Frozen, frozen=True, tag=True):
     """Send a signal to the command that runs for this connection."""
 
-    number: int
+    number: Annotated[int, msgspec.Meta(ge=1, le=64)]
 
 
 class Connect(Frozen, frozen=True, tag=True):
     """Connect to ``address`` (a name as in Execute, or an IP address) by TCP; the answer brings the socket."""
 
     target: str
-    port: int
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
 class Report(Frozen, frozen=True, tag=True):
@@ -112,15 +114,41 @@ def socket_address(path: Path) -> tuple[str, int]:
 
 def send(connection: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
     """Send a message, blocking or not as the socket is."""
-    socket.send_fds(connection, [msgspec.json.encode(message)], list(descriptors))
+    data = msgspec.json.encode(message)
+    if len(data) <= _LONGEST:
+        socket.send_fds(connection, [data], list(descriptors))
+        return
+    with os.fdopen(os.memfd_create("podgate-lab", os.MFD_CLOEXEC), "wb") as file:
+        file.write(data)
+        file.flush()
+        socket.send_fds(connection, [_IN_FILE], [*descriptors, file.fileno()])
 
 
 def taken(connection: socket.socket, kind: type[M]) -> tuple[M, list[int]] | None:
-    """Take one message, blocking or not as the socket is; None when the other side hung up."""
-    data, descriptors, _flags, _address = socket.recv_fds(connection, _LONGEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
-    if not data:
-        return None
-    return msgspec.json.decode(data, type=kind), descriptors
+    """Take one message, blocking or not as the socket is; None when the other side hung up.
+
+    Raises:
+        msgspec.DecodeError: it is no such message.
+    """
+    data, descriptors, flags, _address = socket.recv_fds(connection, _LONGEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    try:
+        whole = _whole(data, descriptors, flags)
+        return (msgspec.json.decode(whole, type=kind), descriptors) if whole else None
+    except (msgspec.DecodeError, OSError):
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+
+
+def _whole(data: bytes, descriptors: list[int], flags: int) -> bytes:
+    """Give the message's own bytes, and take the file that it came in, if it did, from the descriptors."""
+    if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        raise msgspec.DecodeError(f"a message came cut: it has more than {_LONGEST} bytes, or no descriptors are left")
+    if data != _IN_FILE or not descriptors:
+        return data
+    with os.fdopen(descriptors.pop(), "rb") as file:
+        file.seek(0)
+        return file.read()
 
 
 def receive(connection: socket.socket) -> tuple[Answer, list[int]] | None:
