@@ -90,7 +90,7 @@ def test_killing_the_init_ends_everything_and_the_next_start_is_clean() -> None:
         os.kill(init, signal.SIGKILL)
         poll(lambda: not any(Path(f"/proc/{pid}").exists() for pid in inside))
         assert started.state.is_dir()
-        assert started.process.wait(5) == 1
+        assert started.process.wait(20) == 1
         with lab(NODE, POD, name="killed", base=started.base) as again:
             assert again.execute("web", "true") == ""
 
@@ -138,7 +138,7 @@ def test_a_command_ends_with_its_client(running: TestLab) -> None:
     with subprocess.Popen(words, env=running.environment) as client:
         poll(lambda: len(processes("sleep 4711")) > 1)
         client.terminate()
-        assert client.wait(5) == 128 + signal.SIGTERM
+        assert client.wait(20) == 128 + signal.SIGTERM
     with subprocess.Popen(words, env=running.environment) as client:
         poll(lambda: len(processes("sleep 4711")) > 1)
         client.kill()
@@ -260,7 +260,7 @@ def test_a_terminal_is_the_commands_own(running: TestLab) -> None:
         os.write(outer, b"typed\r")
         while b"got typed" not in seen:
             seen += os.read(outer, 1000)
-        assert client.wait(5) == 0
+        assert client.wait(20) == 0
     os.close(outer)
     assert b"can't access tty" not in seen
 

@@ -207,7 +207,7 @@ def test_sigterm_lets_an_open_request_end_and_closes_idle_connections(echo: Echo
         answer = b"".join(iter(lambda: busy.recv(65536), b""))
     assert b"200 OK" in answer
     assert b"Connection: close" in answer
-    assert echo.process.wait(5) == 0
+    assert echo.process.wait(20) == 0
 
 
 def test_a_port_that_is_taken_is_named(echo: Echo) -> None:

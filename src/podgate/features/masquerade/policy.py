@@ -2,7 +2,7 @@
 
 Here: the struct and its Kind value. Not here: what a policy says (policies.py) and does on a node (resolving.py).
 Invariant: ``spec`` is what the user wrote, field for field: a misspelt field must be found, since a policy that lost
-its ``from`` would be one for everybody. The manifest is deploy/masquerade/customresourcedefinition.yaml.
+its ``from`` would be one for everybody. The manifest is deploy/masquerade-policies/customresourcedefinition.yaml.
 """
 
 from typing import Any, Final
