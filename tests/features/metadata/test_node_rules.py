@@ -8,7 +8,7 @@ from podgate.features.metadata.intent import NodeRules, Redirect, Refusal
 from podgate.features.metadata.node_rules import READY_LABEL, node_rules
 from podgate.features.metadata.settings import Settings
 from podgate.model.machine import Machine, Route
-from podgate.model.options import settings_from
+from podgate.model.options import SettingsError, settings_from
 
 READY = {READY_LABEL: "true"}
 MACHINE = Machine()
@@ -67,3 +67,15 @@ def test_uplinks_are_the_devices_of_default_routes_unless_one_is_named() -> None
     )
     assert rules(machine=machine).uplinks == ("ens4", "ens5")
     assert rules(machine=machine, uplink="ens7").uplinks == ("ens7",)
+
+
+def test_users_of_the_node() -> None:
+    assert rules().node_users is None
+    assert rules(node_uids="0-2999").node_users == (0, 2999)
+
+
+@pytest.mark.parametrize("text", ["0", "5-9", "0-", "0-x", "0-5000000000", "-1"])
+def test_a_range_of_users_that_is_none(text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        rules(node_uids=text)
+    assert "write FIRST-LAST" in caught.value.problems[0]

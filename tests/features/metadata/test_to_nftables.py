@@ -203,6 +203,19 @@ def test_what_is_refused_reaches_no_other_program_of_the_node(lab: PacketLab, th
             lab.node.run("ip", "addr", "add", f"{LOCAL}/32", "dev", "lo", "scope", "host")
 
 
+def test_of_the_nodes_own_processes_those_of_some_users_alone_get_through(lab: PacketLab) -> None:
+    load(lab, *states(replace(RULES, node_users=(0, 2999))))
+    script = f"exec 3<>/dev/tcp/{CLOUD}/80 && echo who >&3 && head -c5 <&3"
+
+    def asked_by(uid: str) -> str:
+        words = ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "timeout", "2", "bash", "-c", script)
+        return lab.node.run(*words, check=False)
+
+    with serving(lab.node, LOCAL, 988, "podgate"):
+        assert [asked_by(uid) for uid in ("0", "2999", "3000", "65534")] == ["cloud", "cloud", "", ""]
+        assert asked(lab.pod, CLOUD, 80) == "podgate"
+
+
 def test_no_firewall_is_no_table(lab: PacketLab) -> None:
     load(lab, *states(RULES))
     load(lab, *states(node_rules(settings_from(Settings, {"firewall": False}), Machine())))

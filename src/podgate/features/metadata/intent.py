@@ -44,6 +44,7 @@ class NodeRules(Frozen, frozen=True):
         refusals: what Pods never reach.
         spoofed: addresses that no process of this node may send from, as packets to the guest agent would be.
         uplinks: devices whose incoming packets are left alone.
+        node_users: the first and the last user whose processes on the node itself reach the server; None for all.
     """
 
     phase: Literal["none", "closed", "open"] = "none"
@@ -53,6 +54,7 @@ class NodeRules(Frozen, frozen=True):
     refusals: tuple[Refusal, ...] = ()
     spoofed: tuple[str, ...] = ()
     uplinks: tuple[str, ...] = ()
+    node_users: tuple[int, int] | None = None
 
 
 def closed(rules: NodeRules) -> NodeRules:
@@ -74,6 +76,8 @@ def rule_lines(rules: NodeRules) -> list[str]:
     lines += [f"redirect {each.address}:{each.port} to {each.to_address}:{each.to_port}" for each in rules.redirects]
     lines += [f"refuse {each.address} {' '.join(map(str, each.ports)) or 'all ports'}" for each in rules.refusals]
     lines += [f"drop packets sent from {address}" for address in rules.spoofed]
+    if rules.node_users is not None:
+        lines.append("refuse the node's own processes but those of users {}-{}".format(*rules.node_users))
     return [*lines, f"but not from {' '.join(rules.uplinks) or 'nowhere'}"]
 
 

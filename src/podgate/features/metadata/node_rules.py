@@ -43,7 +43,7 @@ def node_rules(settings: Settings, machine: Machine, labels: Mapping[str, str] |
         Refusal(LOCAL_ADDRESS),
     )
     uplinks = (settings.uplink,) if settings.uplink else _uplinks(machine)
-    return NodeRules("open", "", LOCAL_ADDRESS, redirects, refusals, tuple(v4), uplinks)
+    return NodeRules("open", "", LOCAL_ADDRESS, redirects, refusals, tuple(v4), uplinks, settings.node_users)
 
 
 def _uplinks(machine: Machine) -> tuple[str, ...]:

@@ -55,6 +55,14 @@ class Settings(Frozen, frozen=True):
     uplink: Annotated[
         str | None, Option("the node's own network device; without it that of the default route", metavar="DEV")
     ] = None
+    node_uids: Annotated[
+        str,
+        Option(
+            "users whose processes on the node itself may ask the metadata server; all others there, as in Pods with "
+            "hostNetwork, are refused; without it all may",
+            metavar="FIRST-LAST",
+        ),
+    ] = ""
     allow_from: Annotated[
         str, Option("who may connect here directly, beside loopback; separated by commas", metavar="CIDR,…")
     ] = ""
@@ -116,6 +124,12 @@ class Settings(Frozen, frozen=True):
         return tuple(name for name, choice in chosen.items() if choice == "allow" or (not choice and name in default))
 
     @property
+    def node_users(self) -> tuple[int, int] | None:
+        """The first and the last user of ``--node-uids``; None for all."""
+        first, _, last = self.node_uids.partition("-")
+        return (int(first), int(last)) if self.node_uids else None
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """The other names that Host may have."""
         return _listed(self.host)
@@ -144,6 +158,8 @@ class Settings(Frozen, frozen=True):
                 ip_network(text)
             except ValueError:
                 yield f'--allow-from "{text}": is no CIDR; write it as 10.64.0.0/24, without host bits'
+        if self.node_uids and not _is_range(self.node_uids):
+            yield f'--node-uids "{self.node_uids}": write FIRST-LAST, as 0-2999, with 0 in it: podgate itself is user 0'
         for name in self.hosts:
             if not name.isascii() or any(character.isspace() or character in "/@,:" for character in name):
                 yield f'--host "{name}": write a name as in a Host header, without a port'
@@ -208,6 +224,12 @@ def address_and_port(text: str) -> tuple[IPv4Address | IPv6Address, int]:
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _is_range(text: str) -> bool:
+    """Say whether a text is a range of users with 0 in it."""
+    first, _, last = text.partition("-")
+    return first == "0" and last.isascii() and last.isdecimal() and int(last) < 1 << 32
 
 
 def _known() -> str:

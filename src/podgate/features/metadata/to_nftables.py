@@ -53,7 +53,7 @@ def refusals_table(rules: NodeRules, family: Family, redirect: Backend = "nftabl
         chains.append(Chain("prerouting", (*_not_of_pods(rules), *away), hook))
     if family == _family(rules.local_address):
         chains.append(Chain("input", tuple(_input(rules, family)), Hook("filter", "input", MANGLE)))
-    output = tuple(_output(rules, family))
+    output = (*_output(rules, family), *_others_on_the_node(rules, refused, family))
     if output:
         chains.append(Chain("output", output, Hook("filter", "output", MANGLE)))
     return State(family, TABLE, comment=_LEGEND, chains=tuple(chains))
@@ -115,6 +115,16 @@ def _output(rules: NodeRules, family: Family) -> Iterator[Rule]:
     for address in (each for each in rules.spoofed if _family(each) == family):
         yield Rule(f"{family} saddr {address} tcp flags & rst == rst ct state related return", "our refusals")
         yield Rule(f"{family} saddr {address} drop", f"nobody on this node sends as {address}")
+
+
+def _others_on_the_node(rules: NodeRules, refused: Iterable[Refusal], family: Family) -> Iterator[Rule]:
+    if rules.node_users is None:
+        return
+    first, last = rules.node_users
+    for each in refused:
+        if each.address != rules.local_address:
+            match = f"meta skuid != {first}-{last} {_refusing(family, each)}"
+            yield Rule(match, f"on the node itself users {first} to {last} alone reach {_shown(each)}")
 
 
 def _refusing(family: Family, refusal: Refusal) -> str:
