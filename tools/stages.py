@@ -42,7 +42,8 @@ class Stages:
         print("== minutes per stage")
         for name, seconds, passed in self._rows:
             print(f"{seconds / 60:6.2f}  {name}{'' if passed else '  FAILED'}")
-        print(f"{sum(row[1] for row in self._rows) / 60:6.2f}  in all", flush=True)
+        total = sum(row[1] for row in self._rows)
+        print(f"{total / 60:6.2f}  in all ({total:.0f} s)", flush=True)
         return 0 if all(row[2] for row in self._rows) else 1
 
 
