@@ -19,6 +19,7 @@ pytestmark = pytest.mark.kernel
 
 PODGATE = "HTTP/1.1 400"
 """What the proxy says to a line that is no HTTP; the cloud of these tests says "cloud"."""
+BOOT = Path(__file__).parents[2] / "deploy" / "metadata" / "boot" / "podgate-metadata-refuse.nft"
 RUN = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "podgate.cli", "metadata", "run")
 
 
@@ -103,6 +104,22 @@ def test_a_connection_from_before_is_cut(lab: PacketLab, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_what_the_boot_unit_made_is_taken_over_and_nobody_ever_gets_through(lab: PacketLab, tmp_path: Path) -> None:
+    lab.node.run("nft", "-f", str(BOOT))
+    seen = {asked(lab.pod, CLOUD, 80), asked(lab.pod, CLOUD6, 80)}
+
+    def served() -> bool:
+        seen.add(asked(lab.pod, CLOUD, 80)[: len(PODGATE)])
+        return PODGATE in seen
+
+    with proxy(lab.node, tmp_path / "log"):
+        poll(served, 10)
+        assert seen == {"refused", PODGATE}
+        assert metadata(lab, "plan").out == "no difference\n"
+    lab.node.run("nft", "-f", str(BOOT))  # the unit started again
+    assert asked(lab.pod, CLOUD, 80) == "refused"
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -79,3 +79,15 @@ def test_a_range_of_users_that_is_none(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         rules(node_uids=text)
     assert "write FIRST-LAST" in caught.value.problems[0]
+
+
+@pytest.mark.parametrize("name", ["", "a b", 'eth0" } accept', "eth/0", "a" * 16, "eth*"])
+def test_an_uplink_that_is_no_device(name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        rules(uplink=name)
+    assert "is no name of a network device" in caught.value.problems[0]
+
+
+@pytest.mark.parametrize("name", ["eth0", "ens4.100", "br-lan", "wlan_0", "a" * 15])
+def test_an_uplink(name: str) -> None:
+    assert rules(uplink=name).uplinks == (name,)

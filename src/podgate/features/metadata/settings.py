@@ -19,6 +19,7 @@ LOCAL_ADDRESS: Final = "169.254.169.252"
 """Where redirected packets arrive: an address on lo, of scope host."""
 BUILT_IN: Final = "builtin:"
 _REACHED: Final = (IPv4Address(LOCAL_ADDRESS), IPv4Address("0.0.0.0"), IPv6Address("::"))  # noqa: S104 - compared only
+_IN_DEVICE: Final = str.maketrans(dict.fromkeys("-_.@", "x"))
 _LOOK: Final = ("run", "render", "plan", "explain", "check")
 _OBJECTS: Final = ("render", "plan", "explain", "check")
 """The verbs that look at Kubernetes objects; ``run`` has no room for them in its process (server/running.py)."""
@@ -158,6 +159,8 @@ class Settings(Frozen, frozen=True):
                 ip_network(text)
             except ValueError:
                 yield f'--allow-from "{text}": is no CIDR; write it as 10.64.0.0/24, without host bits'
+        if self.uplink is not None and not _is_device(self.uplink):
+            yield f'--uplink "{self.uplink}": is no name of a network device; write one, as eth0'
         if self.node_uids and not _is_range(self.node_uids):
             yield f'--node-uids "{self.node_uids}": write FIRST-LAST, as 0-2999, with 0 in it: podgate itself is user 0'
         for name in self.hosts:
@@ -224,6 +227,11 @@ def address_and_port(text: str) -> tuple[IPv4Address | IPv6Address, int]:
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _is_device(name: str) -> bool:
+    """Say whether a name can be a network device's (IFNAMSIZ is 16), and is a plain one."""
+    return 0 < len(name) < 16 and name.isascii() and name.translate(_IN_DEVICE).isalnum()
 
 
 def _is_range(text: str) -> bool:
