@@ -23,6 +23,7 @@ def good(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 @pytest.mark.parametrize("words", OFFLINE, ids=" ".join)
 def test_the_offline_verbs_need_no_privileges(words: tuple[str, ...], good: Path) -> None:
@@ -48,6 +49,7 @@ def test_the_offline_verbs_open_nothing_for_writing_and_never_the_state(
     assert [call for call in calls if "/var/lib/podgate" in call] == []
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_plan_is_exit_1_until_the_rules_are_there_and_changes_nothing(good: Path, tmp_path: Path) -> None:
     with netns() as node:

@@ -75,6 +75,7 @@ def test_a_key_that_leaves_the_configmap_brings_the_defaults_back(node: NetNames
         poll(keeps(node, "10.1.0.0/16"))
 
 
+@pytest.mark.slow
 def test_a_deleted_file_counts_after_a_second_and_a_new_one_at_once(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / KEY
     path.write_text(config("10.0.0.0/8"))
@@ -154,6 +155,7 @@ def test_a_bad_file_keeps_the_last_good_one_in_force_and_healed(node: NetNamespa
         assert len(agent.log("not-a-cidr")) == 1
 
 
+@pytest.mark.slow
 def test_a_restart_with_a_bad_file_enforces_what_was_kept_on_disk(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / KEY
     path.write_text(config("192.0.2.0/24"))
@@ -167,6 +169,7 @@ def test_a_restart_with_a_bad_file_enforces_what_was_kept_on_disk(node: NetNames
         assert keeps(node, "192.0.2.0/24")()
 
 
+@pytest.mark.slow
 def test_without_a_state_directory_a_restart_reads_the_last_good_one_from_the_rules(
     node: NetNamespace, tmp_path: Path
 ) -> None:
@@ -203,6 +206,7 @@ def test_a_bad_file_at_the_very_first_start_is_the_defaults_and_not_ready(node: 
         poll(agent.ready)
 
 
+@pytest.mark.slow
 def test_a_second_start_with_a_bad_file_does_not_call_the_defaults_the_last_good_one(
     node: NetNamespace, tmp_path: Path
 ) -> None:
@@ -218,6 +222,7 @@ def test_a_second_start_with_a_bad_file_does_not_call_the_defaults_the_last_good
         assert keeps(node, "192.0.2.0/24")()
 
 
+@pytest.mark.slow
 def test_an_emptied_list_is_not_recovered(node: NetNamespace, tmp_path: Path) -> None:
     path, nowhere = tmp_path / KEY, "/proc/podgate-cannot-be-made-here"
     path.write_text(config("192.0.2.0/24"))
@@ -230,6 +235,7 @@ def test_an_emptied_list_is_not_recovered(node: NetNamespace, tmp_path: Path) ->
         poll(lambda: agent.get("/readyz")[0] == 503)
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_made_later_is_seen(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / "etc" / "config" / KEY
     with running(node, tmp_path, "--config", path):
@@ -292,6 +298,7 @@ def test_a_restart_with_manifests_that_cannot_be_read_enforces_the_last_good_one
         poll(lambda: agent.get("/readyz")[0] == 503 and is_default(node)())
 
 
+@pytest.mark.slow
 def test_counters_and_rules_stay_when_nothing_or_only_elements_change(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / KEY
     path.write_text(config("10.0.0.0/8"))

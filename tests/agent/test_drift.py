@@ -63,6 +63,7 @@ def test_a_single_deleted_rule_is_put_back(node: NetNamespace, tmp_path: Path) -
             poll(lambda: [rule.comment for rule in rules(node)] == before)  # noqa: B023 - called at once
 
 
+@pytest.mark.slow
 def test_a_rule_that_took_the_place_of_ours_goes(node: NetNamespace, tmp_path: Path) -> None:
     """It bears our comment, so that only what it does tells it apart."""
     with running(node, tmp_path) as agent:
@@ -72,7 +73,7 @@ def test_a_rule_that_took_the_place_of_ours_goes(node: NetNamespace, tmp_path: P
             command = f"replace rule ip {TABLE} postrouting handle {ours.handle} ip daddr 192.0.2.1 accept"
             node.run("nft", "-f", "-", text=f'{command} comment "{ours.comment}"\n')
             poll(lambda: node.run("nft", "list", "table", "ip", TABLE) == text)  # noqa: B023 - called at once
-        assert len(agent.log("drift healed")) == len(rules(node))
+        poll(lambda: len(agent.log("drift healed")) == len(rules(node)))
 
 
 def test_what_is_not_ours_is_left_alone_and_not_told(node: NetNamespace, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def test_the_rules_stay_when_it_is_stopped(node: NetNamespace, tmp_path: Path, n
     assert is_whole(node, DEFAULTS)
 
 
+@pytest.mark.slow
 def test_the_rules_stay_when_it_is_killed_and_the_next_one_takes_over(node: NetNamespace, tmp_path: Path) -> None:
     with running(node, tmp_path) as agent:
         agent.stop(signal.SIGKILL)
@@ -36,6 +37,7 @@ def test_clean_on_exit_removes_them(node: NetNamespace, tmp_path: Path) -> None:
     assert [item["table"]["name"] for item in nft(node, "tables")] == ["other"]
 
 
+@pytest.mark.slow
 def test_clean_removes_rules_and_what_was_kept_and_succeeds_twice(node: NetNamespace, tmp_path: Path) -> None:
     node.run("nft", "add", "table", "ip", "other")
     with running(node, tmp_path) as agent:
@@ -52,6 +54,7 @@ def test_clean_removes_rules_and_what_was_kept_and_succeeds_twice(node: NetNames
     assert second == (0, "nothing of ours was there\n", "")
 
 
+@pytest.mark.slow
 def test_a_second_agent_and_clean_are_refused_by_name_while_one_runs(node: NetNamespace, tmp_path: Path) -> None:
     with running(node, tmp_path) as agent:
         for words in (("run", "--metrics-addr", ""), ("run", "--once"), ("clean",), ("clean",)):
@@ -65,6 +68,7 @@ def test_a_second_agent_and_clean_are_refused_by_name_while_one_runs(node: NetNa
             assert is_whole(other_node, DEFAULTS)
 
 
+@pytest.mark.slow
 def test_the_verbs_that_only_look_work_while_one_runs(node: NetNamespace, tmp_path: Path) -> None:
     with running(node, tmp_path):
         assert podgate("masquerade", "plan", namespace=node) == (0, "no difference\n", "")
@@ -94,6 +98,7 @@ def test_once_with_a_bad_file_enforces_the_last_good_one(node: NetNamespace, tmp
     assert is_whole(node, frozenset({"192.0.2.0/24", "169.254.0.0/16"}))
 
 
+@pytest.mark.slow
 def test_once_with_a_bad_file_and_nothing_kept_writes_the_defaults_and_fails(
     node: NetNamespace, tmp_path: Path
 ) -> None:
@@ -105,6 +110,7 @@ def test_once_with_a_bad_file_and_nothing_kept_writes_the_defaults_and_fails(
     assert is_whole(node, DEFAULTS)
 
 
+@pytest.mark.slow
 def test_run_and_clean_without_privileges_say_what_is_missing(node: NetNamespace, tmp_path: Path) -> None:
     bare = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all")
     for words, code in ((("run", "--once"), 1), (("clean",), 1), (("plan",), 2)):

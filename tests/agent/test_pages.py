@@ -119,6 +119,7 @@ def test_a_busy_address_does_not_stop_the_rules_and_is_taken_when_it_is_free(
         assert len(agent.log("cannot serve")) == 1
 
 
+@pytest.mark.slow
 def test_health_pages_on_an_address_of_their_own(node: NetNamespace, tmp_path: Path) -> None:
     with started(node, tmp_path, "--metrics-addr", "127.0.0.2:9000", "--health-addr", "127.0.0.1:10350") as agent:
         poll(agent.ready)
@@ -131,6 +132,7 @@ def test_health_pages_on_an_address_of_their_own(node: NetNamespace, tmp_path: P
         asking.close()
 
 
+@pytest.mark.slow
 def test_without_addresses_nothing_listens(node: NetNamespace, tmp_path: Path) -> None:
     with started(node, tmp_path, "--metrics-addr", ""):
         poll(lambda: is_whole(node, DEFAULTS))

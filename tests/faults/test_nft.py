@@ -89,6 +89,7 @@ def test_once_without_nft_is_exit_1_with_the_package_s_name(node: NetNamespace, 
     assert not (tmp_path / "s").exists()  # nothing is kept that was never in force
 
 
+@pytest.mark.slow
 def test_a_change_of_elements_needs_no_nft(node: NetNamespace, tmp_path: Path) -> None:
     path, words = tmp_path / "ip-masq-agent", ("run", "--once", "--state-dir", tmp_path / "s")
     assert podgate("masquerade", *words, namespace=node).code == 0
@@ -97,6 +98,7 @@ def test_a_change_of_elements_needs_no_nft(node: NetNamespace, tmp_path: Path) -
     assert is_whole(node, frozenset({"192.0.2.0/24", "169.254.0.0/16"}))
 
 
+@pytest.mark.slow
 def test_a_kernel_without_a_feature_is_named_with_the_line_that_needs_it(node: NetNamespace, tmp_path: Path) -> None:
     environ = fake_nft(tmp_path / "bin", NO_FIB)
     with started(node, tmp_path, environ=environ) as agent:
@@ -136,6 +138,7 @@ def test_an_nft_that_hangs_does_not_outlive_the_agent(node: NetNamespace, tmp_pa
         assert not Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.slow
 def test_without_nf_tables_in_the_kernel_it_is_named(node: NetNamespace, tmp_path: Path) -> None:
     under = (sys.executable, "-c", NO_NETFILTER)
     done = podgate("masquerade", "run", "--once", "--state-dir", tmp_path / "s", namespace=node, under=under)

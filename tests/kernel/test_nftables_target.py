@@ -49,6 +49,7 @@ def test_plans_lead_from_any_state_to_any_other(
     asyncio.run(walk())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

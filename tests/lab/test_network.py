@@ -227,6 +227,7 @@ STEPS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.kernel
 def test_changing_the_network_gives_what_making_it_at_once_gives(home: NetNamespace) -> None:
     warnings: list[str] = []
