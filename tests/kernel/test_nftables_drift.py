@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from podgate.joints import Drifted, Signal
+from podgate.joints import ApplyError, Drifted, Signal
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.render import render
 from podgate.targets.nftables.state import Rule, State
@@ -77,6 +80,34 @@ def test_a_foreign_change_is_noticed_and_healed(command: str, namespace: NetName
 
         seen = await _noticed(open_target(namespace), want, act)
         assert len(seen) == 2, seen
+
+    asyncio.run(run())
+
+
+def _sockets() -> set[int]:
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the descriptor that lists them
+            if each.readlink().name.startswith("socket:"):
+                found.add(int(each.name))
+    return found
+
+
+def test_a_watch_that_breaks_is_an_error_that_is_retried(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    """Here its socket is taken away: no plain OSError may end the agent for what happens to a descriptor."""
+
+    async def run() -> None:
+        target = open_target(namespace)
+        await target.apply(target.diff(await target.read(), keeping()))
+        namespace.run("nft", "add", "chain", "ip", TABLE, "other")
+        before, signals = _sockets(), aiter(target.signals())
+        assert isinstance(await anext(signals), Drifted)
+        (listener,) = _sockets() - before
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, listener)
+        os.close(nothing)
+        with pytest.raises(ApplyError, match="watching table ip pg-test"):
+            await anext(signals)
 
     asyncio.run(run())
 

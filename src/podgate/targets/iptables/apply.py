@@ -8,7 +8,6 @@ table that nobody uses is not even listed, since listing an old table makes it.
 
 import asyncio
 import contextlib
-import errno
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 
@@ -16,19 +15,16 @@ import msgspec
 
 from podgate.joints import ApplyError, Drifted, Key, Signal
 from podgate.linux.iptables import legacy_tables
-from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection, Listener, NetlinkError, NotificationsLostError
+from podgate.linux.netlink import DumpInterruptedError, NetlinkError
 from podgate.linux.nftables import (
     FAMILIES,
-    NETLINK_NETFILTER,
-    NOTIFICATIONS,
     Event,
     find_table,
-    generation,
     list_chains,
     rules_hold,
 )
 from podgate.linux.nftables_drift import Drift
+from podgate.linux.nftables_watch import NO_NF_TABLES, Watch, refusal
 from podgate.model.machine import Family
 from podgate.targets.iptables.diff import Plan, diff
 from podgate.targets.iptables.listing import ListingError, read_listing
@@ -37,7 +33,6 @@ from podgate.targets.iptables.render import transaction
 from podgate.targets.iptables.state import BUILT_IN, Binary, State, program
 
 _TABLE: Final = "nat"
-_NO_NF_TABLES: Final = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL)
 
 
 class IptablesTarget:
@@ -73,21 +68,14 @@ class IptablesTarget:
         self._owners = owners
         self._recorded = recorded
         self._clears = clears
-        self._namespace = namespace
-        self._buffer_bytes = buffer_bytes
         self._iptables = Iptables(family, binary, namespace, lock_seconds)
-        self._connection: Connection | None = None
         self._known: frozenset[str] = frozenset()
         self._watched: frozenset[str] = frozenset(BUILT_IN)
-        self._drift = Drift(int(FAMILIES[family]), _TABLE, self._concerns)
-        self._seen: int | None = None
-        self._held: State | None = None  # what the table held when ``_seen`` was the generation
+        self._watch = Watch[State](Drift(int(FAMILIES[family]), _TABLE, self._concerns), namespace, buffer_bytes)
 
     def close(self) -> None:
         """Close the socket; the next call opens another."""
-        if self._connection:
-            self._connection.close()
-            self._connection = None
+        self._watch.close()
 
     async def read(self) -> State:
         """Read the table back, other programs' chains as text only.
@@ -103,8 +91,7 @@ class IptablesTarget:
                 state = read_listing(await self._iptables.save(), self.family, self.binary, self._owners)
             except ListingError as problem:
                 raise ApplyError(f"{program(self.family, self.binary)}: {problem}", "TableUnreadable") from problem
-        self._seen = before
-        self._held = msgspec.structs.replace(state, others={}, strange={})
+        self._watch.saw(before, msgspec.structs.replace(state, others={}, strange={}))
         state = msgspec.structs.replace(state, recorded=self._known)
         self._known |= {chain.name for chain in state.chains}
         self._watched |= self._known
@@ -124,25 +111,22 @@ class IptablesTarget:
         if plan.refusal:
             raise ApplyError(plan.refusal, "ForeignChain")
         if plan:
-            before = self._generation()
-            await self._restore(transaction(plan))
-            if self._seen == before:
-                self._seen, self._held = self._generation(), plan.want
+            await self._restore(plan)
         self._known = frozenset(chain.name for chain in plan.want.chains)
         self._watched |= self._known
         return {}
 
-    async def _restore(self, text: str) -> None:
+    async def _restore(self, plan: Plan) -> None:
+        text = transaction(plan)
         if self.binary == "legacy":
             await self._iptables.restore(text)
             return
-        first = self._generation() or 0
-        runs = []
-        try:
-            await self._iptables.restore(text, lambda pid: runs.append(self._drift.run_started(pid, first)))
-        finally:
-            for run in runs:
-                run.last = self._generation() or 0
+        with (
+            _mapped(f"writing table nat of {program(self.family, self.binary)}"),
+            self._watch.writing(plan.want),
+            self._watch.running() as started,
+        ):
+            await self._iptables.restore(text, started)
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Tell when others change our chains or the built-in ones; other programs' own chains do not matter.
@@ -151,24 +135,11 @@ class IptablesTarget:
         """
         if self.binary == "legacy":
             await asyncio.Event().wait()
-        with self._inside(), _mapped(f"watching table nat of {program(self.family, self.binary)}"):
-            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,), self._buffer_bytes)
-        with listener:
-            if self._seen is not None and self._generation() != self._seen and await self._changed():
-                yield Drifted("the table changed before it was watched")
-            while True:
-                try:
-                    what = self._drift.foreign(await listener.receive())
-                except NotificationsLostError:
-                    self._drift.lost()
-                    what = "notifications were lost"
-                if what:
+        watched = self._watch.changes(self.read, lambda have, held: bool(diff(have, held)))
+        with _mapped(f"watching table nat of {program(self.family, self.binary)}"):
+            async with contextlib.aclosing(watched) as changes:
+                async for what in changes:
                     yield Drifted(what)
-
-    async def _changed(self) -> bool:
-        """Say whether the table holds something else than it did; what happened in other tables does not count."""
-        held = self._held
-        return held is None or bool(diff(await self.read(), held))
 
     def _concerns(self, event: Event) -> bool:
         return event.noun not in ("rule", "chain") or event.name in self._watched
@@ -177,12 +148,12 @@ class IptablesTarget:
         """Whether anybody has made the table; asking for it with iptables-legacy would make it."""
         with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
             if self.binary == "legacy":
-                with self._inside():
+                with self._watch.inside():
                     return _TABLE in legacy_tables(self.family)
             try:
-                return find_table(self._connected(), int(FAMILIES[self.family]), _TABLE) is not None
+                return find_table(self._watch.connection, int(FAMILIES[self.family]), _TABLE) is not None
             except NetlinkError as problem:
-                if problem.errno in _NO_NF_TABLES:
+                if problem.errno in NO_NF_TABLES:
                     return False
                 raise
 
@@ -192,31 +163,17 @@ class IptablesTarget:
             return True
         family, texts = int(FAMILIES[self.family]), [owner.encode() for owner in self._owners]
         with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
-            chains = {chain.name for chain in list_chains(self._connected(), family, _TABLE)}
+            chains = {chain.name for chain in list_chains(self._watch.connection, family, _TABLE)}
             if not chains.isdisjoint(self._recorded | self._known):
                 return True
-            return rules_hold(self._connected(), family, _TABLE, texts)
+            return rules_hold(self._watch.connection, family, _TABLE, texts)
 
     def _generation(self) -> int | None:
         """Give the number of the last transaction of nf_tables; None where it cannot be had or does not count."""
         if self.binary == "legacy":
             return None
         with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
-            try:
-                return generation(self._connected())
-            except NetlinkError as problem:
-                if problem.errno in _NO_NF_TABLES:
-                    return None
-                raise
-
-    def _inside(self) -> contextlib.AbstractContextManager[None]:
-        return inside_network(self._namespace) if self._namespace is not None else contextlib.nullcontext()
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            with self._inside():
-                self._connection = Connection(NETLINK_NETFILTER)
-        return self._connection
+            return self._watch.generation()
 
 
 @contextlib.contextmanager
@@ -224,9 +181,6 @@ def _mapped(what: str) -> Iterator[None]:
     """Turn what the kernel says into an ApplyError with a reason and a hint."""
     try:
         yield
-    except OSError as problem:
-        code = errno.errorcode.get(problem.errno or 0, str(problem.errno))
-        if problem.errno in (errno.EPERM, errno.EACCES):
-            message = f"{what} is not permitted ({code}): podgate needs CAP_NET_ADMIN"
-            raise ApplyError(message, "NotPermitted") from problem
-        raise ApplyError(f"{what} failed ({code}: {problem.strerror})", "KernelRefused") from problem
+    except (OSError, DumpInterruptedError) as problem:
+        message, reason = refusal(problem)
+        raise ApplyError(f"{what} {message}", reason) from problem

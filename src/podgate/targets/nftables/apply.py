@@ -11,12 +11,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final
 
 from podgate.joints import ApplyError, Drifted, Key, Signal
-from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection, DumpInterruptedError, Listener, NetlinkError, NotificationsLostError
+from podgate.linux.netlink import Connection, DumpInterruptedError, NetlinkError
 from podgate.linux.nftables import (
     FAMILIES,
-    NETLINK_NETFILTER,
-    NOTIFICATIONS,
     SET_CONSTANT,
     SET_DYNAMIC,
     SET_INTERVAL,
@@ -33,6 +30,7 @@ from podgate.linux.nftables import (
 )
 from podgate.linux.nftables_drift import Drift
 from podgate.linux.nftables_elements import Batch, Shape, list_elements
+from podgate.linux.nftables_watch import Watch, refusal
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.nftables.diff import Plan, diff
@@ -78,18 +76,13 @@ class NftablesTarget:
         self._number = int(FAMILIES[family])
         self._program = program
         self._namespace = namespace
-        self._buffer_bytes = buffer_bytes
-        self._connection: Connection | None = None
         self._written = Written()
-        self._drift = Drift(self._number, table, rule_added=self._written.doubt)
-        self._seen: int | None = None
-        self._held: State | None = None  # what the table held when ``_seen`` was the generation
+        drift = Drift(self._number, table, rule_added=self._written.doubt)
+        self._watch = Watch[State](drift, namespace, buffer_bytes)
 
     def close(self) -> None:
         """Close the socket; the next call opens another."""
-        if self._connection:
-            self._connection.close()
-            self._connection = None
+        self._watch.close()
 
     async def read(self) -> State:
         """Read the table back. Of rules only their marks are known, of a dynamic set no elements.
@@ -98,7 +91,7 @@ class NftablesTarget:
             ApplyError: the kernel refused, or others changed the ruleset during every attempt.
         """
         with _mapped(f"reading table {self.family} {self.table}"):
-            connection = self._connected()
+            connection = self._watch.connection
             for _ in range(_READ_ATTEMPTS):
                 before = generation(connection)
                 wait_for_transactions(connection)
@@ -106,7 +99,7 @@ class NftablesTarget:
                 wait_for_transactions(connection)
                 if generation(connection) == before:
                     self._written.was_read(found, (rule.identity for chain in rules.values() for rule in chain))
-                    self._seen, self._held = before, state
+                    self._watch.saw(before, state)
                     return state
         raise ApplyError(
             f"others changed the ruleset during each of {_READ_ATTEMPTS} attempts to read table {self.family} "
@@ -165,9 +158,7 @@ class NftablesTarget:
         """
         if not plan:
             return {}
-        self._held = None
-        with _mapped(f"writing table {self.family} {self.table}"):
-            before = generation(self._connected())
+        with _mapped(f"writing table {self.family} {self.table}"), self._watch.writing(plan.want) as before:
             if plan.is_structural:
                 await self._apply_text(plan)
                 self._note_rules(plan, before)
@@ -178,8 +169,6 @@ class NftablesTarget:
                     if problem.errno == errno.EPERM:
                         raise
                     await self._load(replaced_sets(plan))
-            if self._seen == before:
-                self._seen, self._held = generation(self._connected()), plan.want
         return {}
 
     async def _apply_text(self, plan: Plan) -> None:
@@ -190,19 +179,19 @@ class NftablesTarget:
                 raise
             await self._load(render(plan.want))
 
-    def _note_rules(self, plan: Plan, before: int) -> None:
+    def _note_rules(self, plan: Plan, before: int | None) -> None:
         """Remember the rules that were just written, unless somebody else's transaction came between."""
-        connection = self._connected()
+        connection = self._watch.connection
         table = find_table(connection, self._number, self.table)
         rules = list_rules(connection, self._number, self.table) if table else {}
         filled = None if plan.whole else {*plan.flushed, *(chain.name for chain in plan.filled)}
         identities = {chain: [rule.identity for rule in found] for chain, found in rules.items()}
         self._written.was_filled(table.handle if table else 0, identities, filled)
-        if generation(connection) != before + 1:
+        if generation(connection) != (before or 0) + 1:
             self._written.forget()
 
     def _apply_elements(self, plan: Plan) -> None:
-        batch = Batch(self._connected(), self._number)
+        batch = Batch(self._watch.connection, self._number)
         shapes = {
             declared.name: Shape(key_size(declared.key), declared.is_interval, len(declared.key) > 1)
             for declared in plan.want.sets
@@ -213,52 +202,19 @@ class NftablesTarget:
         batch.commit()
 
     async def _load(self, text: str) -> None:
-        connection = self._connected()
-        first = generation(connection)
-        runs = []
-        try:
-            await load(
-                self._program, text, self._namespace, lambda pid: runs.append(self._drift.run_started(pid, first))
-            )
-        finally:
-            for run in runs:
-                run.last = generation(connection)
+        with self._watch.running() as started:
+            await load(self._program, text, self._namespace, started)
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Tell when others change the table: one Drifted for all that the kernel had to report at once.
 
         What was changed between the last read and the start of the watch is told at once, in case it was ours.
         """
-        with self._inside(), _mapped(f"watching table {self.family} {self.table}"):
-            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,), self._buffer_bytes)
-        with listener:
-            with _mapped(f"watching table {self.family} {self.table}"):
-                now = generation(self._connected())
-            if self._seen is not None and now != self._seen and await self._changed():
-                yield Drifted("the table changed before it was watched")
-            while True:
-                try:
-                    what = self._drift.foreign(await listener.receive())
-                except NotificationsLostError:
-                    self._drift.lost()
-                    what = "notifications were lost"
-                if what:
+        watched = self._watch.changes(self.read, lambda have, held: bool(diff(have, held)))
+        with _mapped(f"watching table {self.family} {self.table}"):
+            async with contextlib.aclosing(watched) as changes:
+                async for what in changes:
                     yield Drifted(what)
-
-    async def _changed(self) -> bool:
-        """Say whether the table holds something else than it did; other tables, as our other family's, do not count."""
-        held = self._held
-        return held is None or bool(diff(await self.read(), held))
-
-    def _inside(self) -> contextlib.AbstractContextManager[None]:
-        return inside_network(self._namespace) if self._namespace is not None else contextlib.nullcontext()
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            with self._inside():
-                self._connection = Connection(NETLINK_NETFILTER)
-            self._drift.own_socket(self._connection.port)
-        return self._connection
 
 
 def _shape(info: SetInfo) -> Shape:
@@ -290,24 +246,6 @@ def _mapped(what: str) -> Iterator[None]:
     """Turn what the kernel says into an ApplyError with a reason and a hint."""
     try:
         yield
-    except DumpInterruptedError as problem:
-        raise ApplyError(f"{what}: {problem}; it is tried again later", "ReadInterrupted") from problem
-    except NetlinkError as problem:
-        raise _apply_error(what, problem) from problem
-    except OSError as problem:
-        number = problem.errno or 0
-        raise _apply_error(what, NetlinkError(number, problem.strerror or "")) from problem
-
-
-def _apply_error(what: str, problem: NetlinkError) -> ApplyError:
-    code = f"{errno.errorcode.get(problem.errno or 0, problem.errno)}: {problem.strerror}"
-    if problem.errno in (errno.EPERM, errno.EACCES):
-        return ApplyError(f"{what} is not permitted ({code}): podgate needs CAP_NET_ADMIN", "NotPermitted")
-    if problem.errno in (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP) or (
-        problem.errno == errno.EINVAL and not problem.words
-    ):
-        return ApplyError(
-            f"{what} failed ({code}): if the kernel lacks nf_tables (CONFIG_NF_TABLES), load the module nf_tables",
-            "KernelLacksFeature",
-        )
-    return ApplyError(f"{what} failed ({code})", "KernelRefused")
+    except (OSError, DumpInterruptedError) as problem:
+        message, reason = refusal(problem)
+        raise ApplyError(f"{what} {message}", reason) from problem

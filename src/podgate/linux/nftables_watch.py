@@ -1,0 +1,139 @@
+"""Watch: one table of nf_tables as others change it, and what the kernel's refusals mean.
+
+Here: the socket for requests, notifications, what was seen last, our own programs' transactions. Not here: what a table
+holds and how it is read (targets/*/apply.py); whose a transaction is (nftables_drift.py).
+Invariant: what changes between a read and the start of the watch is told as well as what changes afterwards.
+"""
+
+import contextlib
+import errno
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from podgate.linux.namespaces import inside_network
+from podgate.linux.netlink import Connection, DumpInterruptedError, Listener, NetlinkError, NotificationsLostError
+from podgate.linux.nftables import NETLINK_NETFILTER, NOTIFICATIONS, generation
+from podgate.linux.nftables_drift import Drift
+
+S = TypeVar("S")
+
+NO_NF_TABLES: Final = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL)
+"""What a kernel without nf_tables answers."""
+
+
+class Watch(Generic[S]):
+    """One table, in one network namespace; nothing is opened before it is used.
+
+    Args:
+        drift: knows the table, and whose transactions are ours.
+        namespace: an open network namespace; None for this process's own.
+        buffer_bytes: kernel memory for notifications that wait to be read; when it is full, they are lost.
+    """
+
+    def __init__(self, drift: Drift, namespace: int | None, buffer_bytes: int) -> None:
+        self._drift = drift
+        self._namespace = namespace
+        self._buffer_bytes = buffer_bytes
+        self._connection: Connection | None = None
+        self._seen: int | None = None
+        self._held: S | None = None  # what the table held when ``_seen`` was the generation
+
+    def close(self) -> None:
+        """Close the socket; the next call opens another."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    def inside(self) -> contextlib.AbstractContextManager[None]:
+        """Be in the network namespace for the body."""
+        return inside_network(self._namespace) if self._namespace is not None else contextlib.nullcontext()
+
+    @property
+    def connection(self) -> Connection:
+        """The socket for requests. Raises OSError."""
+        if self._connection is None:
+            with self.inside():
+                self._connection = Connection(NETLINK_NETFILTER)
+            self._drift.own_socket(self._connection.port)
+        return self._connection
+
+    def generation(self) -> int | None:
+        """Give the number of the last transaction; None where the kernel has no nf_tables. Raises OSError."""
+        try:
+            return generation(self.connection)
+        except NetlinkError as problem:
+            if problem.errno in NO_NF_TABLES:
+                return None
+            raise
+
+    def saw(self, number: int | None, held: S) -> None:
+        """Note what the table held at a generation."""
+        self._seen, self._held = number, held
+
+    @contextlib.contextmanager
+    def writing(self, held: S) -> Iterator[int | None]:
+        """Have the body change the table, and note what it holds then unless it fails; gives the generation before."""
+        before, self._held = self.generation(), None
+        yield before
+        if self._seen == before:
+            self.saw(self.generation(), held)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Callable[[int], None]]:
+        """Take the transactions of programs that the body starts as ours; it tells their process ids."""
+        first = self.generation() or 0
+        runs = []
+        try:
+            yield lambda pid: runs.append(self._drift.run_started(pid, first))
+        finally:
+            for run in runs:
+                run.last = self.generation() or 0
+
+    async def changes(
+        self, read: Callable[[], Awaitable[S]], differ: Callable[[S, S], bool]
+    ) -> AsyncGenerator[str, None]:
+        """Say in words what others change, once for all that the kernel had to report at once.
+
+        Args:
+            read: reads the table; it must call ``saw``.
+            differ: says whether the table as read is another than the one that was noted.
+
+        Raises:
+            OSError: it cannot be watched; what ``read`` raises.
+        """
+        with self.inside():
+            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,), self._buffer_bytes)
+        with listener:
+            if self._seen is not None and self.generation() != self._seen:
+                held = self._held  # other tables, as our other family's, do not count
+                if held is None or differ(await read(), held):
+                    yield "the table changed before it was watched"
+            while True:
+                try:
+                    what = self._drift.foreign(await listener.receive())
+                except NotificationsLostError:
+                    self._drift.lost()
+                    what = "notifications were lost"
+                if what:
+                    yield what
+
+
+class Refusal(NamedTuple):
+    """What went wrong, as the rest of a sentence about what was done, and one word for it."""
+
+    message: str
+    reason: str
+
+
+def refusal(problem: OSError | DumpInterruptedError) -> Refusal:
+    """Say what a failure of a request to the kernel means, and what to do."""
+    if isinstance(problem, DumpInterruptedError):
+        return Refusal(f"failed ({problem}); it is tried again later", "ReadInterrupted")
+    code = f"{errno.errorcode.get(problem.errno or 0, problem.errno)}: {problem.strerror}"
+    if problem.errno in (errno.EPERM, errno.EACCES):
+        return Refusal(f"is not permitted ({code}): podgate needs CAP_NET_ADMIN", "NotPermitted")
+    words = problem.words if isinstance(problem, NetlinkError) else ""
+    if problem.errno in (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP) or (problem.errno == errno.EINVAL and not words):
+        module = "if the kernel lacks nf_tables (CONFIG_NF_TABLES), load the module nf_tables"
+        return Refusal(f"failed ({code}): {module}", "KernelLacksFeature")
+    return Refusal(f"failed ({code})", "KernelRefused")
