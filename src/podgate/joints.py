@@ -277,7 +277,7 @@ class ForeignRule(Frozen, frozen=True):
 
 
 class ForeignNat(Frozen, frozen=True):
-    """What was found of others' rules; ``unread`` says why nothing could be."""
+    """What was found of others' rules; ``unread`` says what could not be read, and why."""
 
     rules: tuple[ForeignRule, ...] = ()
     unread: str = ""

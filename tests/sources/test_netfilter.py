@@ -1,6 +1,7 @@
 """Rules of other programs: picked out of listings, and read from the real kernel."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +73,20 @@ def test_asking_does_not_create_the_tables_of_iptables_legacy() -> None:
     with netns() as namespace:
         assert namespace.call(partial(load_foreign_nat, "podgate-masquerade")).rules == ()
         assert namespace.run("cat", "/proc/net/ip_tables_names").strip() == ""
+
+
+@pytest.mark.kernel
+def test_rules_found_count_although_the_old_tables_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """nft is where system programs are, which need not be in $PATH."""
+    broken = tmp_path / "iptables-legacy-save"
+    broken.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
+    broken.chmod(0o755)
+    with netns() as namespace:
+        namespace.run("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
+        namespace.run("iptables-nft", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        found = namespace.call(partial(load_foreign_nat, "podgate-masquerade"))
+    assert [(rule.table, rule.chain) for rule in found.rules] == [("ip nat", "POSTROUTING")]
+    assert found.unread == "it is broken"

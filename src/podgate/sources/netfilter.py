@@ -4,13 +4,14 @@ Here: listing nftables and iptables-legacy once, and picking the rules that may 
 Invariant: iptables-legacy is asked only where its tables exist already, since merely listing them creates them.
 """
 
+import asyncio
 import re
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from podgate.joints import ForeignNat, ForeignRule
+from podgate.linux.iptables import legacy_tables
+from podgate.linux.running import find_program, run
 
 _TABLE: Final = re.compile(r"table (\S+ \S+) \{")
 _CHAIN: Final = re.compile(r"\s*chain (\S+) \{")
@@ -18,41 +19,53 @@ _TRANSLATES: Final = re.compile(r"\b(masquerade|snat)\b", re.IGNORECASE)
 _SECONDS: Final = 30.0
 """How long a listing may take: a node with 40,000 rules needs about one second."""
 
-_LEGACY: Final = (
-    ("ip", "/proc/thread-self/net/ip_tables_names", "iptables-legacy-save"),
-    ("ip6", "/proc/thread-self/net/ip6_tables_names", "ip6tables-legacy-save"),
-)
+_LEGACY: Final = (("ip", "iptables-legacy-save"), ("ip6", "ip6tables-legacy-save"))
+
+
+class _UnreadError(Exception):
+    """Rules that could not be listed; the message says why."""
 
 
 def load_foreign_nat(ours: str) -> ForeignNat:
-    """List the rules of all tables but ``ours`` that masquerade or translate sources."""
+    """List the rules of all tables but ``ours`` that masquerade or translate sources.
+
+    What can be read is given also when something else cannot. Not for use inside an event loop.
+    """
+    return asyncio.run(_foreign_nat(ours))
+
+
+async def _foreign_nat(ours: str) -> ForeignNat:
+    rules: list[ForeignRule] = []
+    unread: list[str] = []
     try:
-        rules = list(from_nft(_listed("nft", "list", "ruleset"), ours))
-        for family, names, program in _LEGACY:
-            if _in_use(names):
-                rules += from_iptables_save(_listed(program, "-t", "nat"), family)
-    except FileNotFoundError as error:
-        return ForeignNat(unread=f"{error.filename} is not installed")
-    except PermissionError as error:
-        return ForeignNat(unread=str(error))
-    except (subprocess.SubprocessError, OSError) as error:
-        return ForeignNat(unread=f"{error}")
-    return ForeignNat(tuple(rules))
+        rules += from_nft(await _listed("nft", "list", "ruleset"), ours)
+    except _UnreadError as error:
+        unread.append(str(error))
+    for family, program in _LEGACY:
+        try:
+            if "nat" in legacy_tables(family):
+                rules += from_iptables_save(await _listed(program, "-t", "nat"), family)
+        except (_UnreadError, OSError) as error:
+            unread.append(str(error))
+    return ForeignNat(tuple(rules), "; ".join(dict.fromkeys(unread)))
 
 
-def _in_use(names: str) -> bool:
+async def _listed(program: str, *words: str) -> str:
+    path = find_program(program)
+    if path is None:
+        raise _UnreadError(f"{program} is not installed")
     try:
-        return "nat" in Path(names).read_text().split()
-    except FileNotFoundError:
-        return False
-
-
-def _listed(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    if done.returncode:
-        message = done.stderr.strip().splitlines()
-        raise PermissionError(message[0] if message else f"{command[0]} ended with exit code {done.returncode}")
-    return done.stdout
+        ended = await run((path, *words), seconds=_SECONDS)
+    except TimeoutError:
+        raise _UnreadError(f"{path} did not end in {_SECONDS:.0f} s and was ended") from None
+    except OSError as error:
+        raise _UnreadError(f"{path} cannot be started: {error.strerror}") from error
+    if ended.is_cut:
+        raise _UnreadError(f"{path} shows more than can be read")
+    if ended.code:
+        message = ended.errors.strip().splitlines()
+        raise _UnreadError(message[0] if message else f"{path} ended with exit code {ended.code}")
+    return ended.output
 
 
 def from_nft(listing: str, ours: str) -> Iterator[ForeignRule]:
