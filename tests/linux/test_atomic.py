@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from podgate.linux.atomic import remove_durably, write_atomic
+from podgate.linux.atomic import write_atomic
 
 
 def names(directory: Path) -> list[str]:
@@ -68,14 +68,6 @@ def test_a_failed_rename_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match="cannot write"):
         write_atomic(str(tmp_path / "kept"), b"x")
     assert names(tmp_path) == ["kept"]
-
-
-def test_removing_succeeds_twice(tmp_path: Path) -> None:
-    path = tmp_path / "kept"
-    path.write_bytes(b"x")
-    remove_durably(str(path))
-    remove_durably(str(path))
-    assert names(tmp_path) == []
 
 
 PROGRAM = """

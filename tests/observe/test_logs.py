@@ -1,16 +1,14 @@
 """One record is one line, whatever is in it; a lasting fault is one line too.
 
-Here: forms, escaping, the bridge, Repeats. Not here: what the product logs.
+Here: forms, escaping, Repeats. Not here: what the product logs.
 Invariant: the hostile values are one table, checked in both forms.
 """
 
 import io
 import json
-import logging
 import os
 import pty
 import unicodedata
-import warnings
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -18,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.model.secret import Secret
-from podgate.observe.logs import Log, News, Repeats, as_json, bridged, escaped, log_for
+from podgate.observe.logs import Log, News, Repeats, as_json, escaped, log_for
 
 NOON = 1_700_000_000.125  # 2023-11-14T22:13:20.125Z
 
@@ -187,27 +185,6 @@ def test_what_is_no_terminal_gets_json() -> None:
     stream = io.StringIO()
     log_for(stream, {}, lambda: NOON).info("event")
     assert json.loads(stream.getvalue())["message"] == "event"
-
-
-def test_the_bridge_brings_librarys_records_and_warnings_and_then_takes_itself_away() -> None:
-    stream = io.StringIO()
-    root = logging.getLogger()
-    before = (list(root.handlers), root.level, warnings.showwarning)
-    with bridged(Log(stream, "json", lambda: NOON)):
-        logging.getLogger("lib").info("too fine")
-        logging.getLogger("lib").warning("%s of %d", "one", 2)
-        logging.getLogger("lib").error("bad format %d", "x")
-        logging.getLogger("asyncio").error("task failed", exc_info=RuntimeError("boom\nforged"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn("old", UserWarning, stacklevel=1)
-    assert (list(root.handlers), root.level, warnings.showwarning) == before
-    records = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [record["level"] for record in records] == ["warning", "error", "error", "warning"]
-    assert records[0]["message"] == "one of 2"
-    assert "bad format" in records[1]["message"]
-    assert "RuntimeError: boom" in records[2]["exception"]
-    assert records[3]["logger"] == "py.warnings"
 
 
 def test_a_lasting_fault_is_news_when_it_appears_changes_and_ends() -> None:

@@ -7,6 +7,7 @@ Invariant: every state can be restored: rules say what iptables can say, and jum
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Final
 
+import msgspec
 from hypothesis import strategies as st
 
 from podgate.model.machine import Family, IPNetwork
@@ -25,6 +26,7 @@ from podgate.model.packet import (
     Snat,
     network_range,
 )
+from podgate.targets.iptables.render import render
 from podgate.targets.iptables.state import Binary, Chain, Match, Placed, Rule, State, Target
 
 OWNERS: Final = ("ours: ", "old: ")
@@ -169,3 +171,8 @@ __all__ = [
     "states",
     "targets",
 ]
+
+
+def chain_text(state: State) -> str:
+    """Give the text that fills the chains, the rules in built-in chains left out: what ip-masq-agent restores."""
+    return render(msgspec.structs.replace(state, placed=()))

@@ -90,7 +90,6 @@ class Kinds:
         self._by_kind: Mapping[tuple[str, str], Resource] = {
             (resource.group, resource.kind): resource for resource in (*self._more, *BUILT_IN)
         }
-        self._by_folder: Mapping[str, Resource] = {resource.folder: resource for resource in self._by_kind.values()}
 
     def plus(self, *more: Resource) -> "Kinds":
         """Give the kinds with more of them; a built-in kind is never replaced."""
@@ -99,10 +98,6 @@ class Kinds:
     def of(self, obj: Mapping[str, Any]) -> Resource | None:
         """Give the resource of an object by its apiVersion (any version) and kind; None if it is unknown."""
         return self._by_kind.get((group_of(obj), str(obj.get("kind", ""))))
-
-    def of_folder(self, folder: str) -> Resource | None:
-        """Give the resource that ``plural.group`` names; a folder of an unknown kind has none."""
-        return self._by_folder.get(folder)
 
     def of_ref(self, ref: ObjectRef) -> Resource | None:
         """Give the resource of a reference (see ``ref_of``): the built-in kind before a custom one."""

@@ -40,22 +40,6 @@ def write_atomic(path: str, data: bytes, mode: int = 0o600) -> None:
         raise OSError(error.errno, f"cannot write {path}: {error.strerror}", path) from error
 
 
-def remove_durably(path: str) -> None:
-    """Remove a file, if it is there, and sync its directory.
-
-    Raises:
-        OSError: with its errno kept and a message that names the path.
-    """
-    directory = os.path.dirname(os.path.abspath(path))
-    try:
-        os.unlink(path)
-        _sync_directory(directory)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise OSError(error.errno, f"cannot remove {path}: {error.strerror}", path) from error
-
-
 def _write_synced(path: str, data: bytes, mode: int) -> None:
     descriptor = os.open(path, _NEW, 0o600)
     try:

@@ -15,13 +15,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Self
 
 NLM_F_REQUEST: Final = 0x1
-NLM_F_MULTI: Final = 0x2
 NLM_F_ACK: Final = 0x4
 NLM_F_DUMP_INTR: Final = 0x10
-NLM_F_REPLACE: Final = 0x100
 NLM_F_EXCL: Final = 0x200
 NLM_F_CREATE: Final = 0x400
-NLM_F_APPEND: Final = 0x800
 NLM_F_DUMP: Final = 0x300
 _NLM_F_ACK_TLVS: Final = 0x200
 

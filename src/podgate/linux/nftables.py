@@ -48,7 +48,6 @@ _COUNTING: Final = frozenset(("counter", "quota", "last"))
 _HOOKS: Final = ("prerouting", "input", "forward", "output", "postrouting")
 
 SET_ANONYMOUS, SET_CONSTANT, SET_INTERVAL, SET_MAP, SET_TIMEOUT, SET_DYNAMIC = 1, 2, 4, 8, 0x10, 0x20
-SET_CONCAT: Final = 0x80
 
 
 class TableInfo(NamedTuple):

@@ -1,6 +1,6 @@
 """Processes: pidfds, death signals and waiting for an end without SIGCHLD.
 
-Here: PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, pidfds, and awaiting the end of a child of this process.
+Here: PR_SET_PDEATHSIG, pidfds, and awaiting the end of a child of this process.
 Not here: what is run and with which rights (lab/runner.py).
 Invariant: a child is reaped exactly once, through its pidfd, so a recycled process id is never signalled.
 """
@@ -14,7 +14,6 @@ from typing import Final
 from podgate.linux.descriptors import readable
 
 _PR_SET_PDEATHSIG: Final = 1
-_PR_SET_CHILD_SUBREAPER: Final = 36
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -28,11 +27,6 @@ def _prctl(option: int, value: int) -> None:
 def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
     """Have the kernel send this process a signal when the thread that made it ends. Survives exec."""
     _prctl(_PR_SET_PDEATHSIG, signal_number)
-
-
-def become_subreaper() -> None:
-    """Become the parent of descendants whose own parent ended."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 class Child:

@@ -1,18 +1,17 @@
 """Log lines: text for a person at a terminal, JSON for everything else.
 
-Here: the writer, the escaping, a bridge for libraries that log, and ``Repeats``: one line for a fault that lasts.
+Here: the writer, the escaping, and ``Repeats``: one line for a fault that lasts.
 Not here: what is worth a line; that is the caller's choice.
 Invariant: one record is one line, whatever a user put into it, and a stream that cannot be written to stops nobody.
 """
 
 import contextlib
 import json
-import logging
 import math
 import re
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, TextIO
 
@@ -171,50 +170,6 @@ def log_for(stream: TextIO, environ: Mapping[str, str], clock: Callable[[], floa
     terminal = not stream.closed and stream.isatty()
     colour = terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     return Log(stream, "text" if terminal else "json", clock, colour=colour)
-
-
-class _Bridge(logging.Handler):
-    """Hands the records of the standard library's logging to a Log."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.INFO)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one record, with the logger's name and, where there is one, the traceback."""
-        fields: dict[str, object] = {"logger": record.name}
-        if record.exc_info and record.exc_info[0] is not None:
-            fields["exception"] = logging.Formatter().formatException(record.exc_info)
-        level: Level = (
-            "error" if record.levelno >= logging.ERROR else "warning" if record.levelno >= logging.WARNING else "info"
-        )
-        try:
-            message = record.getMessage()
-        except (TypeError, ValueError):
-            message = f"{record.msg} {record.args}"  # a library's format and arguments do not fit: both are shown
-        self._log.write(level, message, fields)
-
-
-@contextlib.contextmanager
-def bridged(log: Log, level: int = logging.WARNING) -> Iterator[None]:
-    """Send what libraries log, and Python's warnings, to ``log`` until the block ends; then all is as it was.
-
-    Args:
-        log: where records go.
-        level: the lowest level that passes, one of the ``logging`` module's numbers.
-    """
-    root = logging.getLogger()
-    handlers, before = list(root.handlers), root.level
-    bridge = _Bridge(log)
-    root.handlers[:] = [bridge]
-    root.setLevel(level)
-    logging.captureWarnings(capture=True)
-    try:
-        yield
-    finally:
-        logging.captureWarnings(capture=False)
-        root.handlers[:] = handlers
-        root.setLevel(before)
 
 
 class News(msgspec.Struct, frozen=True):

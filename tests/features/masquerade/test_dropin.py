@@ -19,7 +19,7 @@ from podgate.lab.images import ENTRIES
 from podgate.model.files import Present
 from podgate.model.goflags import FlagError
 from podgate.model.options import settings_from
-from podgate.targets.iptables.render import chain_text
+from tests.support.iptables_states import chain_text
 
 OLD = {"backend": "iptables", "rules": "ip-masq-agent"}
 

@@ -38,12 +38,13 @@ from podgate.model.packet import Masquerade, Packet
 from podgate.targets.iptables.diff import diff
 from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.listing import read_listing
-from podgate.targets.iptables.render import chain_text, render, transaction
+from podgate.targets.iptables.render import render, transaction
 from podgate.targets.iptables.state import Chain, State
 from podgate.targets.iptables.words import rule_words
 from podgate.targets.nftables.fake import FakeNftables
 from podgate.targets.nftables.state import State as NftablesState
 from tests.support.cases import Case, read_cases
+from tests.support.iptables_states import chain_text
 from tests.support.masquerade_intents import LOCALITY, intents, packets
 
 TEXTS = read_cases(Path(__file__).parent / "cases" / "agent_text.case")

@@ -12,10 +12,10 @@ import pytest
 from podgate.targets.iptables.diff import diff
 from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.listing import read_listing
-from podgate.targets.iptables.render import chain_text, render, state_json, transaction
+from podgate.targets.iptables.render import render, state_json, transaction
 from podgate.targets.iptables.state import BUILT_IN, State
 from tests.support.cases import Case, read_cases
-from tests.support.iptables_states import CHAIN, OWNERS, keeping, nothing
+from tests.support.iptables_states import CHAIN, OWNERS, chain_text, keeping, nothing
 
 STATES: dict[str, State] = {
     "nothing": nothing(),

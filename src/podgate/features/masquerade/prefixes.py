@@ -6,7 +6,7 @@ it, of equal prefixes the first one (tests compare with a naive oracle). All in 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, summarize_address_range
+from ipaddress import IPv4Address, IPv6Address, summarize_address_range
 from typing import Final, Literal, NamedTuple
 
 from podgate.model.frozen import Frozen, ObjectRef
@@ -153,11 +153,3 @@ def networks_of(span: tuple[int, int], family: Family) -> Iterator[IPNetwork]:
     """Give the fewest networks that make up a span."""
     make: Callable[[int], IPv4Address] | Callable[[int], IPv6Address] = IPv4Address if family == "ip" else IPv6Address
     yield from summarize_address_range(make(span[0]), make(span[1]))
-
-
-def network_from(span: tuple[int, int], family: Family) -> IPNetwork:
-    """Give the smallest network that holds a span."""
-    bits = 32 if family == "ip" else 128
-    length = bits - (span[0] ^ span[1]).bit_length()
-    first = span[0] >> (bits - length) << (bits - length)
-    return IPv4Network((first, length)) if family == "ip" else IPv6Network((first, length))

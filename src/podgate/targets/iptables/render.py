@@ -32,16 +32,6 @@ def _added(placed: Placed) -> str:
     return f"-{'I' if placed.is_first else 'A'} {_placed_words(placed)}"
 
 
-def chain_text(state: State) -> str:
-    """Give the text that fills the chains anew, the rules in built-in chains left out: what ip-masq-agent restores."""
-    return _transaction(
-        (
-            *(f":{chain.name} - [0:0]" for chain in state.chains),
-            *(f"-A {chain.name} {rule_words(rule)}" for chain in state.chains for rule in chain.rules),
-        )
-    )
-
-
 def render(state: State) -> str:
     """Give the text that makes the state in a table where it is not yet, empty when nothing of it should be there.
 
