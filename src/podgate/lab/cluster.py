@@ -156,6 +156,8 @@ class Cluster:
     def waiting(self) -> tuple[str, ...]:
         """Say what is not ready, a line each."""
         lines = [*self.want.faults, *self._unfinished(self.objects)]
+        clouds = (cloud.name for cloud in self.want.topology.clouds)
+        lines += [f"Host/{name}: starting" for name in clouds if not self._host_ready(name)]
         for ref, value in self.objects.items():
             if ref.kind in ("Pod", "Host"):
                 status = value.get("status") or {}
@@ -258,6 +260,8 @@ class Cluster:
         for identity, workload in self.want.workloads.items():
             sandbox = self.wire.sandboxes.get(workload.sandbox)
             if identity in self.running or sandbox is None or workload.sandbox in taken:
+                continue
+            if workload.ref in self.objects and not self.store.confirmed(workload.ref):  # A cloud is no object.
                 continue
             if identity not in self._known:  # The output of an earlier Pod of that name is no longer asked for.
                 self._known.add(identity)

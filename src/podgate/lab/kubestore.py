@@ -79,6 +79,11 @@ class KubeStore:
         """Whether the watches or our own answers told an object at that resource version or a later one."""
         return self.view.seen(ref, version)
 
+    def confirmed(self, ref: ObjectRef) -> bool:
+        """Whether a Pod may start: the API took its binding. Of a Host there is none."""
+        have = self.view.current(ref)
+        return have is not None and (ref.kind != "Pod" or bool((have.get("spec") or {}).get("nodeName")))
+
     async def changed(self) -> None:
         """Wait until something changed."""
         await self._news.wait()
@@ -162,6 +167,8 @@ class KubeStore:
             pause = _FIRST_PAUSE
             if refused is not None:
                 await self._give_way(request, refused)
+                # What was decided on top of a write that did not happen does not hold either.
+                chosen = self.view.pending.get(ref, chosen)
             elif isinstance(writes[0], Erase):
                 self.view.erased(have)
             self.view.answered(chosen, obj)

@@ -120,6 +120,10 @@ class Store:
         """Whether an object that somebody wrote is known: what is in a file is."""
         return ref in self._paths
 
+    def confirmed(self, ref: ObjectRef) -> bool:
+        """Whether a Pod may start: whatever is in a file holds."""
+        return ref in self._paths
+
     async def changed(self) -> None:
         """Wait until a file changed since the last call. The first call starts watching and returns at once."""
         if self._directories is None:

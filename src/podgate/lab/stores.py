@@ -28,6 +28,10 @@ class ObjectStore(Protocol):
         """Whether an object that somebody wrote is known, at that resource version or a later one."""
         ...
 
+    def confirmed(self, ref: ObjectRef) -> bool:
+        """Whether a Pod may start: nobody can refuse any more that it is on its node."""
+        ...
+
     async def changed(self) -> None:
         """Wait until something changed since the last call; the first call returns at once."""
         ...
