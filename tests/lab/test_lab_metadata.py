@@ -1,11 +1,14 @@
 """Metadata in the lab: the old DaemonSet with another image, and ours over it; what a Pod reaches at each moment."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.lab import TestLab, lab
+from tests.support.lab import CLI, TestLab, lab
 from tests.support.poll import poll
 
 pytestmark = [pytest.mark.kernel, pytest.mark.lab]
@@ -62,6 +65,24 @@ iptables -w -t mangle -I OUTPUT -s 169.254.169.254 -j DROP
 """What the boot script of GCE's nodes runs."""
 
 
+WATCH = """
+import json, socket, sys, time
+head = b"GET /computeMetadata/v1/instance/attributes/kube-env HTTP/1.1\\r\\nHost: 169.254.169.254\\r\\n"
+seen, until = [], time.monotonic() + 20
+while time.monotonic() < until and [what for _, what in seen] != ["403", "refused", "403"]:
+    try:
+        with socket.create_connection(("169.254.169.254", 80), timeout=2) as connection:
+            connection.sendall(head + b"Metadata-Flavor: Google\\r\\nConnection: close\\r\\n\\r\\n")
+            what = b"".join(iter(lambda: connection.recv(65536), b""))[9:12].decode()
+    except ConnectionError:
+        what = "refused"
+    if not seen or seen[-1][1] != what:
+        seen.append((time.monotonic(), what))
+        print(json.dumps(seen), flush=True)
+    time.sleep(0.02)
+"""
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[TestLab]:
     with lab(ROOT / "examples" / "metadata", name="metadata") as started:
@@ -99,3 +120,21 @@ def test_every_form_is_served_to_a_pod_by_its_real_clients(running: TestLab) -> 
     assert "123456-compute@developer.gserviceaccount.com" in get(running, "web", asked)
     assert '"access_token"' in get(running, "web", f"{V1}/instance/service-accounts/default/token")
     assert get(running, "web", f"{V1}/instance/attributes/cluster-name") == "cluster-1"
+
+
+def test_while_a_node_gets_another_version_pods_are_refused_for_a_moment_and_never_let_through(
+    running: TestLab,
+) -> None:
+    words = [*CLI, "exec", "--name", running.name, "web", "--", sys.executable, "-c", WATCH]
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=running.environment
+    ) as watch:
+        assert watch.stdout is not None
+        first = watch.stdout.readline()
+        assert '"403"' in first
+        manifest = (ROOT / "deploy" / "metadata" / "daemonset.yaml").read_text()
+        running.apply(manifest.replace("image: podgate:", "image: registry.example.com/podgate:"), wait=False)
+        lines = watch.stdout.read().splitlines()
+    (_, before), (gone, refused), (back, after) = json.loads(lines[-1])
+    assert [before, refused, after] == ["403", "refused", "403"]
+    assert back - gone < 3.0

@@ -130,7 +130,10 @@ def taken(connection: socket.socket, kind: type[M]) -> tuple[M, list[int]] | Non
     Raises:
         msgspec.DecodeError: it is no such message.
     """
-    data, descriptors, flags, _address = socket.recv_fds(connection, _LONGEST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    data, descriptors, flags, _address = socket.recv_fds(connection, _LONGEST, _DESCRIPTORS)
+    for descriptor in descriptors:
+        # recv_fds of Python 3.11 drops its flags, so MSG_CMSG_CLOEXEC would not help: containers would inherit them.
+        os.set_inheritable(descriptor, False)
     try:
         whole = _whole(data, descriptors, flags)
         return (msgspec.json.decode(whole, type=kind), descriptors) if whole else None

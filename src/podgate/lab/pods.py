@@ -26,7 +26,9 @@ from podgate.lab.podspec import (
     Pod,
     PodSpec,
     PodStatus,
+    Probe,
     SecurityContext,
+    TcpSocket,
     decode_pod,
 )
 from podgate.model.frozen import Frozen, ObjectRef
@@ -154,7 +156,10 @@ def _cloud(value: Mapping[str, Any], ref: ObjectRef) -> tuple[CloudNet, Workload
         return None
     net = CloudNet(host_name(ref.name), ref.name, addresses_of(cloud))
     everything = SecurityContext(capabilities=Capabilities(add=("ALL",)))
-    container = Container(name="host", image=CLOUD_IMAGE, args=(cloud,), security_context=everything)
+    probe = Probe(tcp_socket=TcpSocket(80))
+    container = Container(
+        name="host", image=CLOUD_IMAGE, args=(cloud,), security_context=everything, readiness_probe=probe
+    )
     spec = PodSpec(containers=(container,), termination_grace_period_seconds=2)
     pod = Pod(Metadata(name=net.name), spec, PodStatus(pod_ip=str(net.addresses[0])))
     return net, Workload(ObjectRef("Host", net.name), pod, net.namespace, hostname=net.name)
