@@ -93,7 +93,7 @@ CALLS = [
 """Which calls write: nft is started, and sends with sendmsg; elements alone go over the agent's own socket."""
 
 
-LAST: Final = 3
+LAST: Final = 2
 """How many of the last calls are tried."""
 
 
