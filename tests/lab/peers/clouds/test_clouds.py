@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from podgate.lab.peers.clouds.__main__ import ADDRESSES, CLOUDS
+from podgate.lab.clouds import ADDRESSES
+from podgate.lab.peers.clouds.__main__ import CLOUDS
 from podgate.lab.peers.clouds.aws import TOKEN_PATH, Aws
 from podgate.lab.peers.clouds.azure import Azure
 from podgate.lab.peers.clouds.cloud import Asked, Cloud, Hold, Reply
