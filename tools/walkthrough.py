@@ -95,7 +95,7 @@ class Walkthrough:
         """Get objects as values."""
         return json.loads(self.lab("get", *arguments, "--output", "json", quiet=True))
 
-    def until(self, what: str, condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    def until(self, what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Wait for a condition."""
         deadline = time.monotonic() + seconds
         while not condition():

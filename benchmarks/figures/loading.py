@@ -92,7 +92,8 @@ class _Contest:
         try:
             absent = interleaved(runs, ours=lambda: self._ours("none"), theirs=lambda: self._by_hand("none", "first"))
             half = interleaved(runs, ours=lambda: self._ours("first"), theirs=lambda: self._by_hand("first", "half"))
-            self._nft("first")
+            self._nft("none")
+            asyncio.run(self._timed_apply(self._absent, self._first))
             nothing = [asyncio.run(self._nothing()) for _ in range(runs)]
         finally:
             self._target.close()

@@ -21,6 +21,8 @@ from tests.support.poll import poll, poll_async
 pytestmark = pytest.mark.kernel
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+LASTING = f"sleep {100_000 + os.getpid()}"
+"""A command line that no other test run on this machine has."""
 
 
 @pytest.fixture
@@ -133,14 +135,14 @@ async def test_one_that_does_not_listen_is_killed(containers: Containers) -> Non
 @in_loop
 async def test_what_a_container_leaves_is_found_and_nothing_else(containers: Containers) -> None:
     other = containers.start("exec sleep 4712")
-    child = containers.start("setsid sleep 4713 & echo started; wait")
+    child = containers.start(f"setsid {LASTING} & echo started; wait")
     await poll_async(lambda: containers.log.exists() and containers.log.read_text())
     with Remains(child.pid) as remains:
         child.send(signal.SIGKILL)
         await child.wait()
-        assert running("sleep 4713")
+        assert running(LASTING)
         remains.kill()
-    poll(lambda: not running("sleep 4713"))
+    poll(lambda: not running(LASTING))
     assert running("sleep 4712")
     await other.stop(1.0)
 
