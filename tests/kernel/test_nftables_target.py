@@ -1,7 +1,6 @@
 """The nftables target against the real kernel, in a network namespace of its own."""
 
 import asyncio
-import os
 import socket
 import sys
 import threading

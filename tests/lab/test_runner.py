@@ -21,8 +21,8 @@ from tests.support.poll import poll, poll_async
 pytestmark = pytest.mark.kernel
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
-LASTING = f"sleep {100_000 + os.getpid()}"
-"""A command line that no other test run on this machine has."""
+LASTING, OTHER = (f"sleep {number + os.getpid()}" for number in (100_000_000, 200_000_000))
+"""Command lines that no other test run on this machine has."""
 
 
 @pytest.fixture
@@ -134,16 +134,16 @@ async def test_one_that_does_not_listen_is_killed(containers: Containers) -> Non
 
 @in_loop
 async def test_what_a_container_leaves_is_found_and_nothing_else(containers: Containers) -> None:
-    other = containers.start("exec sleep 4712")
+    other = containers.start(f"exec {OTHER}")
     child = containers.start(f"setsid {LASTING} & echo started; wait")
-    await poll_async(lambda: containers.log.exists() and containers.log.read_text())
+    await poll_async(lambda: running(LASTING) and running(OTHER))
     with Remains(child.pid) as remains:
         child.send(signal.SIGKILL)
         await child.wait()
         assert running(LASTING)
         remains.kill()
     poll(lambda: not running(LASTING))
-    assert running("sleep 4712")
+    assert running(OTHER)
     await other.stop(1.0)
 
 
