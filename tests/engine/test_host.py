@@ -62,10 +62,10 @@ def compile_(inputs: Inputs) -> Compiled[States]:
 
 
 class Rig:
-    def __init__(self, state_dir: Path, files: Fed[Mapping[str, FileContent]] | None = None) -> None:
+    def __init__(self, state_dir: Path, kept: type[KeptDirectory] = KeptDirectory) -> None:
         self.target = FakeTarget()
         self.wanted: list[frozenset[ObjectRef]] = []
-        self.files = files or Fed[Mapping[str, FileContent]]()
+        self.files = Fed[Mapping[str, FileContent]]()
         self.out = io.StringIO()
         self.status = Status("thing", ["only"], Log(self.out, "json", lambda: 0.0), lambda: 0.0)
         step: Step[States, State, Any] = Step("only", self.target, lambda states: states.only, {})
@@ -78,7 +78,7 @@ class Rig:
             want=self.wanted.append,
         )
         sources = Sources(Constant(Snapshot()), self.files, Constant(Machine()))
-        self.host = Host(work, sources, KeptDirectory(state_dir), self.status)
+        self.host = Host(work, sources, kept(state_dir), self.status)
         self.stop = asyncio.Event()
 
     def write(self, text: str) -> None:
@@ -93,9 +93,15 @@ class Rig:
                 await asyncio.sleep(0.001)
 
 
-def play(state_dir: Path, story: Callable[[Rig], Coroutine[Any, Any, None]], *, target: State | None = None) -> Rig:
+def play(
+    state_dir: Path,
+    story: Callable[[Rig], Coroutine[Any, Any, None]],
+    *,
+    target: State | None = None,
+    kept: type[KeptDirectory] = KeptDirectory,
+) -> Rig:
     async def run() -> Rig:
-        rig = Rig(state_dir)
+        rig = Rig(state_dir, kept)
         rig.target.state = dict(target or {})
         async with asyncio.TaskGroup() as group:
             group.create_task(rig.host.run(rig.stop, listen={}))
@@ -193,6 +199,25 @@ def test_without_a_state_directory_the_target_remembers(tmp_path: Path) -> None:
     rig = play(unwritable, story, target={"value": "from the kernel"})
     assert rig.target.state == {"value": "from the kernel"}
     assert any("cannot be read" in message for message in rig.messages())
+
+
+def test_what_is_kept_where_nothing_can_be_written_may_be_older_than_what_the_target_holds(tmp_path: Path) -> None:
+    async def good(rig: Rig) -> None:
+        rig.write("older")
+        await rig.until((tmp_path / "value").exists)
+
+    async def bad(rig: Rig) -> None:
+        rig.write("broken")
+        await rig.until(lambda: rig.status.readyz()[0] == 200)
+
+    class ReadOnly(KeptDirectory):
+        def is_writable(self) -> bool:
+            return False
+
+    play(tmp_path, good)
+    assert play(tmp_path, bad, target={"value": "newer"}).target.state == {"value": "older"}
+    assert play(tmp_path, bad, target={"value": "newer"}, kept=ReadOnly).target.state == {"value": "newer"}
+    assert play(tmp_path, bad, kept=ReadOnly).target.state == {"value": "older"}
 
 
 def test_a_source_that_fails_is_said_once_and_tried_again(tmp_path: Path) -> None:

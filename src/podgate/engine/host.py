@@ -193,18 +193,23 @@ class Host(Generic[StatesT]):
         return True
 
     async def _load_kept(self) -> Mapping[str, bytes]:
-        """Give what was kept: from the state directory, else read back from our own state in the targets."""
+        """Give what was kept: from the state directory, else read back from our own state in the targets.
+
+        A directory that cannot be written may hold something older than what was committed last.
+        """
         kept, faults = self._kept.load()
         for path, why in faults.items():
             self._status.fault(f"kept {path}", f"{path}: cannot be read ({why}), and is not used", "StateNotKept")
         self._saved = kept
-        if kept and not faults:
+        current = self._kept.is_writable()
+        if kept and not faults and current:
             return kept
         states: dict[str, Any] = {}
         for step in self._work.steps:
             with contextlib.suppress(ApplyError):  # the step itself meets and reports it again
                 states[step.name] = await step.target.read()
-        return {**self._work.recover(states), **kept}
+        recovered = self._work.recover(states)
+        return {**recovered, **kept} if current else {**kept, **recovered}
 
     async def _serve(self, address: Listen, pages: Mapping[str, Page]) -> None:
         server = PageServer(pages)

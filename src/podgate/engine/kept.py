@@ -4,6 +4,7 @@ Here: reading and writing a directory of small files. Not here: what is in them,
 Invariant: a file is whole or absent, readable by its owner alone, and never half of a newer one.
 """
 
+import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,6 +47,10 @@ class KeptDirectory:
             except OSError as error:
                 faults[str(path)] = error.strerror or str(error)
         return kept, faults
+
+    def is_writable(self) -> bool:
+        """Whether something newer could have been saved: False on a read-only file system. An absent one is made."""
+        return not self.path.exists() or os.access(self.path, os.W_OK)
 
     def save(self, entries: Mapping[str, bytes]) -> None:
         """Write each entry atomically, mode 0600. Raises OSError."""
