@@ -70,6 +70,26 @@ def test_a_read_only_state_directory_changes_nothing_but_a_log_line(node: NetNam
         poll(lambda: is_whole(node, KEEP))  # what is not on disk is still known
 
 
+def test_a_directory_that_became_read_only_does_not_bring_back_an_older_list(
+    node: NetNamespace, tmp_path: Path
+) -> None:
+    path, state = tmp_path / "ip-masq-agent", tmp_path / "state"
+    path.write_text(CONFIG)
+    assert podgate("masquerade", "run", "--once", "--config", path, "--state-dir", state, namespace=node).code == 0
+    assert kept_entries((state / "config.json").read_text()) == ["192.0.2.0/24"]
+    script = f'mount --bind {state} {state} && mount -o remount,ro,bind {state} && exec "$0" "$@"'
+    under = ("unshare", "--mount", "sh", "-c", script)
+    path.write_text(LATER)
+    with started(node, tmp_path, "--config", path, under=under) as agent:
+        poll(lambda: is_whole(node, LATER_KEEP))
+        poll(lambda: agent.log("cannot keep"))
+    path.write_text(BAD)
+    with started(node, tmp_path, "--config", path, under=under) as agent:
+        poll(lambda: agent.log("abc"))
+        poll(agent.ready)
+        assert is_whole(node, LATER_KEEP)
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [("fsync", "EIO"), ("rename", "EROFS"), ("write", "ENOSPC"), ("fchmod", "EPERM"), ("mkdir", "EACCES")],
