@@ -37,6 +37,7 @@ def is_right(node: NetNamespace) -> bool:
     return is_whole(node, DEFAULTS) and chains == ["postrouting"] and awake
 
 
+@pytest.mark.slow
 def test_every_damage_is_noticed_and_put_right(node: NetNamespace, tmp_path: Path) -> None:
     path = tmp_path / "ip-masq-agent"
     path.write_text("resyncInterval: 24h\n")

@@ -15,7 +15,7 @@ from tests.support.netns import NetNamespace
 from tests.support.packet_lab import PacketLab
 from tests.support.poll import poll
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 PODGATE = "HTTP/1.1 400"
 """What the proxy says to a line that is no HTTP; the cloud of these tests says "cloud"."""

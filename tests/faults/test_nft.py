@@ -10,7 +10,7 @@ from tests.support.agent import DEFAULTS, TABLE, Agent, elements, is_whole, podg
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 NFT = "/usr/sbin/nft"
 HIDDEN = ("unshare", "--mount", "sh", "-c", f'mount --bind /dev/null {NFT} && exec "$0" "$@"')

@@ -19,7 +19,7 @@ from tests.support.iptables_states import BINARIES, CHAIN, OWNERS, keeping, noth
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll_async
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 
 class States(Frozen, frozen=True):

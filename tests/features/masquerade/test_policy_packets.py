@@ -41,7 +41,7 @@ from tests.support.packet_lab import (
     packet_lab,
 )
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
 IPV6: Final[dict[str, Any]] = {"enable_ipv6": True}

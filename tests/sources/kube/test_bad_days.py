@@ -22,6 +22,8 @@ from tests.support.fake_apiserver import FakeApiServer
 from tests.support.kube_source import Running, running
 from tests.support.poll import poll_async
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def fake(

@@ -11,6 +11,8 @@ from podgate.features.metadata.server.memory import Memory
 from tests.support.metadata_upstream import ZONE, World, cloud_behind, get, read_answer, run
 from tests.support.poll import poll_async
 
+pytestmark = pytest.mark.slow
+
 POLL = "/computeMetadata/v1/instance/tags?wait_for_change=true"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
