@@ -14,6 +14,7 @@ from typing import Final
 
 from benchmarks.figures.edits import edits
 from benchmarks.figures.idle import idle, start
+from benchmarks.figures.iptables import iptables
 from benchmarks.figures.loading import loading
 from benchmarks.figures.policies import policies
 from benchmarks.support import Row, cpus, machine, pinned, say, table
@@ -21,7 +22,14 @@ from benchmarks.support import Row, cpus, machine, pinned, say, table
 Part = Callable[[Path, bool], list[Row]]
 """Measures with a folder to work in, fast or in full; gives rows."""
 
-PARTS: Final[dict[str, Part]] = {"edits": edits, "policies": policies, "loading": loading, "start": start, "idle": idle}
+PARTS: Final[dict[str, Part]] = {
+    "edits": edits,
+    "policies": policies,
+    "loading": loading,
+    "iptables": iptables,
+    "start": start,
+    "idle": idle,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -13,6 +13,12 @@ ROWS = {
     "edits": ("edits that arrived", "edit -> kernel, ..data swap, p99", "bursts of 20 whose last edit arrived"),
     "policies": ("Pods that arrived", "5 policies of 200 Pods: one Pod added -> kernel, p99"),
     "loading": ("100 entries: loading an absent table", "1,000 entries: reading back, no change"),
+    "iptables": (
+        "iptables-nft, 64 entries: loading an absent chain",
+        "iptables-nft, 1,000 entries: replacing half of them",
+        "iptables-legacy, 64 entries: replacing half of them",
+        "iptables-legacy, 1,000 entries: reading back, no change",
+    ),
     "start": ("start to ready",),
     "idle": ("idle: forks", "idle: writes", "idle: wake-ups", "memory, RSS", "drift check, 1,000 entries"),
 }
@@ -34,4 +40,4 @@ def test_a_part_that_is_none_is_refused_by_name() -> None:
     command = [sys.executable, "-m", "tools.bench", "masquerade", "memroy", "--quick"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no part memroy: there are edits, policies, loading, start, idle" in done.stderr
+    assert "no part memroy: there are edits, policies, loading, iptables, start, idle" in done.stderr
