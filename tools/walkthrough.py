@@ -47,7 +47,13 @@ class Walkthrough:
             return
         lab = f".venv/bin/podgate lab {{}} --name {self.name}"
         print("\nthe lab is still up; look around with:")
-        for verb in ("status", "exec web -- ip addr", "exec node/node-1 -- nft list ruleset", "logs host/partner"):
+        for verb in (
+            "apply --wait -f deploy/masquerade",
+            "status",
+            "exec web -- ip addr",
+            "exec node/node-1 -- nft list ruleset",
+            "logs host/partner",
+        ):
             first, _, rest = verb.partition(" ")
             print(f"  {lab.format(first)} {rest}".rstrip())
         print(f"and take it down with:\n  {lab.format('down')}")

@@ -34,7 +34,10 @@ from podgate.joints import (
     Step,
 )
 from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.nodes import NODE
+from podgate.model.machine import Machine
 from podgate.model.problems import Problem
+from podgate.model.snapshot import Snapshot
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
 from podgate.observe.pages import Page
@@ -101,8 +104,7 @@ class Looking:
         snapshot = load(found, watches, environ)
         files = load_files(feature.files(settings))
         self._locator = Locator(manifests_of(found))
-        machine = load_machine(node_name)
-        self.inputs = Inputs(snapshot, files, machine)
+        self.inputs = Inputs(snapshot, files, machine_of(load_machine(node_name), snapshot))
 
     def where(self, ref: ObjectRef, field: str) -> str:
         """Give the place of a field."""
@@ -119,6 +121,17 @@ class Looking:
     def describe(self, problem: Problem) -> str:
         """Give a problem as a line."""
         return self._locator.describe(problem, self.inputs.files)
+
+
+def machine_of(here: Machine, snapshot: Snapshot) -> Machine:
+    """Give this machine if it is the node that is asked about; of another node only what objects tell is known."""
+    nodes = {ref.name: node for ref, node in snapshot.objects(NODE).items()}
+    if not nodes:
+        return here
+    node = nodes.get(here.node_name)
+    told = {address.address for address in node.status.addresses} if node else set()
+    is_here = any(str(address.address.ip) in told for address in here.addresses)
+    return here if is_here else Machine(node_name=here.node_name)
 
 
 def node_name_of(settings: Any, environ: Mapping[str, str]) -> str:

@@ -95,6 +95,7 @@ def test_once_with_a_bad_file_enforces_the_last_good_one(node: NetNamespace, tmp
     path.write_text("nonMasqueradeCIDRs: [abc]\n")
     done = podgate("masquerade", "run", "--once", *words, namespace=node)
     assert "abc" in done.err
+    assert done.code == 1, "what was written is not in force"
     assert is_whole(node, frozenset({"192.0.2.0/24", "169.254.0.0/16"}))
 
 

@@ -79,7 +79,10 @@ class Host(Generic[StatesT]):
         self._board: Board[StatesT] = Board(work.steps)
 
     async def run(self, stop: asyncio.Event, *, once: bool = False, listen: Mapping[Listen, Mapping[str, Page]]) -> int:
-        """Run until ``stop`` is set, or with ``once`` until all is written; give the exit code (0: all is well)."""
+        """Run until ``stop`` is set, or with ``once`` until all is written; give the exit code.
+
+        0: all is well. 1 with ``once``: something is not written, or not in force as a user wrote it.
+        """
         self._inputs = msgspec.structs.replace(self._inputs, kept=await self._load_kept())
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -91,7 +94,8 @@ class Host(Generic[StatesT]):
             await stop.wait()
             for task in tasks:
                 task.cancel()
-        return 1 if self._is_refused or (once and (self._status.unready() or not self._board.done())) else 0
+        missed = self._status.unready() or self._status.has_errors() or not self._board.done()
+        return 1 if self._is_refused or (once and missed) else 0
 
     async def _run(self, listen: Mapping[Listen, Mapping[str, Page]]) -> None:
         async with asyncio.TaskGroup() as group:

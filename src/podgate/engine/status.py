@@ -213,9 +213,18 @@ class Status:
         return (503, TEXT, "".join(f"{reason}\n" for reason in reasons).encode()) if reasons else (200, TEXT, b"ok\n")
 
     def healthz(self) -> Answer:
-        """Answer a liveness probe: always 200, since a restart mends nothing here; the body says the last errors."""
+        """Answer a liveness probe: always 200, since a restart mends nothing here; the body says what is wrong."""
         lines = ["ok"] + [f"{step}: {error}" for step, (_, error) in sorted(self._failures.items())]
+        lines += [f"{problem.ref}: {problem.field}: {problem.message}" for problem in self._errors()]
         return 200, TEXT, "".join(f"{line}\n" for line in lines).encode()
+
+    def _errors(self) -> list[Problem]:
+        problems = (problem for ref in sorted(self._problems) for problem in self._problems[ref])
+        return [problem for problem in problems if problem.severity == "error"]
+
+    def has_errors(self) -> bool:
+        """Say whether something that a user wrote is not in force as written."""
+        return bool(self._errors())
 
     def metrics(self) -> Answer:
         """Answer a scraper."""
