@@ -154,7 +154,7 @@ def test_unknown_files_and_folders_there_do_no_harm(node: NetNamespace, tmp_path
     state = tmp_path / "state"
     (state / "lost+found").mkdir(parents=True)
     done = podgate("masquerade", "run", "--once", "--state-dir", state, namespace=node)
-    assert (done.code, "Traceback" in done.err) == (1, False)
+    assert (done.code, "Traceback" in done.err) == (0, False)
     assert (state / "config.json").exists()
     path = tmp_path / "ip-masq-agent"
     path.write_text(BAD)
