@@ -180,8 +180,8 @@ def test_a_rule_that_comes_after_a_start_with_nothing_to_do_is_healed(binary: Bi
 def test_an_observer_never_sees_a_part_of_a_change(namespace: NetNamespace) -> None:
     """T39: while a chain of 200 rules changes again and again, each listing holds one of the two, whole.
 
-    Of iptables-legacy, whose listing is one copy of the table. iptables-nft's is several netlink dumps, which can mix what
-    was before and after a transaction although no packet ever meets a mixture: it is no witness.
+    Of iptables-legacy, whose listing is one copy of the table. iptables-nft's is several netlink dumps, which can mix
+    what was before and after a transaction although no packet ever meets a mixture: it is no witness.
     """
     binary: Binary = "legacy"
     networks = [[f"10.{first + n}.0.0/16" for n in range(200)] for first in (0, 50)]
