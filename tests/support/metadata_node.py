@@ -21,18 +21,20 @@ CLOUD: Final = "169.254.169.254"
 CLOUD6: Final = "fd20:ce::254"
 LOCAL: Final = "169.254.169.252"
 UPLINK: Final = "eth0"
-_SECONDS: Final = 1.0
+_SECONDS: Final = 20.0
+"""Until an answer that comes late. A lost SYN is sent again after one second (RFC 6298), and the first packets of a new
+device are lost while its carrier is being noticed, which takes a while on a busy machine."""
 
 
 @contextmanager
-def metadata_node() -> Iterator[PacketLab]:
-    """Make the topology, with the cloud answering and without a proxy."""
+def metadata_node(ports: tuple[int, ...] = (53, 80, 443, 8080)) -> Iterator[PacketLab]:
+    """Make the topology, with the cloud answering on some ports and without a proxy."""
     with packet_lab() as lab, contextlib.ExitStack() as stack:
         lab.ext.run("ip", "addr", "add", f"{CLOUD}/32", "dev", "lo")
         lab.ext.run("ip", "addr", "add", f"{CLOUD6}/128", "dev", "lo", "nodad")
         lab.node.run("ip", "route", "add", CLOUD, "via", EXT[4])
         for address in (CLOUD, CLOUD6):
-            for port in (53, 80, 443, 8080):
+            for port in ports:
                 stack.enter_context(serving(lab.ext, address, port, "cloud"))
         yield lab
 
@@ -96,7 +98,7 @@ class Asking:
         self._socket.close()
 
     def answer(self) -> str:
-        """Give who answers: a name, ``refused`` after a reset, ``silence`` after a second."""
+        """Give who answers: a name, ``refused`` after a reset, ``silence`` when nobody does."""
         try:
             if not self._is_connected:
                 self._socket.connect(self._to)
@@ -107,6 +109,65 @@ class Asking:
             return "silence"
         except ConnectionError:
             return "refused"
+
+
+class LongPoll:
+    """A connection on which the server speaks whenever a test wants it to, without being asked again.
+
+    Args:
+        client: where it is opened.
+        to: the address and port that the client opens it to.
+        server: who listens.
+        at: the address and port that it listens at, where rules lead there from another one.
+    """
+
+    def __init__(
+        self, client: NetNamespace, to: tuple[str, int], server: NetNamespace, at: tuple[str, int] | None = None
+    ) -> None:
+        with inside_network(server.descriptor):
+            listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        with inside_network(client.descriptor):
+            self._client = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        with listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(at or to)
+            listening.listen()
+            self._client.settimeout(_SECONDS)
+            self._client.connect(to)
+            self._server, _ = listening.accept()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self._server.close()
+
+    def told(self, what: str) -> str:
+        """Have the server say something; give what the client hears, or ``silence`` after a second."""
+        try:
+            self._server.sendall(what.encode())
+            return self._client.recv(100).decode() or "closed"
+        except TimeoutError:
+            return "silence"
+        except ConnectionError:
+            return "cut"
+
+    def asked(self, what: str) -> str:
+        """Have the client say something; give what the server hears, ``cut`` where the client gets a reset."""
+        self._server.settimeout(_SECONDS)
+        try:
+            self._client.sendall(what.encode())
+            return self._server.recv(100).decode() or "closed"
+        except TimeoutError:
+            pass
+        except ConnectionError:
+            return "cut"
+        try:
+            self._client.sendall(b"again")
+        except ConnectionError:
+            return "cut"
+        return "silence"
 
 
 def asked(namespace: NetNamespace, address: str, port: int, source: str = "") -> str:

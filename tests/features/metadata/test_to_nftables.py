@@ -208,7 +208,7 @@ def test_of_the_nodes_own_processes_those_of_some_users_alone_get_through(lab: P
     script = f"exec 3<>/dev/tcp/{CLOUD}/80 && echo who >&3 && head -c5 <&3"
 
     def asked_by(uid: str) -> str:
-        words = ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "timeout", "2", "bash", "-c", script)
+        words = ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "timeout", "20", "bash", "-c", script)
         return lab.node.run(*words, check=False)
 
     with serving(lab.node, LOCAL, 988, "podgate"):
