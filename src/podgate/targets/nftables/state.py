@@ -13,6 +13,7 @@ from typing import Final
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.model.table import Table
+from podgate.targets.nftables.code import Code
 from podgate.targets.nftables.elements import (
     MEMBER,
     Data,
@@ -82,17 +83,21 @@ class Rule(Frozen, frozen=True):
     Attributes:
         text: the rule in nft's language. Empty in a state that was read back from the kernel.
         comment: why the rule is there, for people; in a state that was read back, the whole mark.
+        code: what the rule does as expressions, where nft's language cannot say it: then the text is for people only.
+            In one table either all rules have code or none has.
     """
 
     text: str
     comment: str
+    code: Code = ()
 
     @property
     def mark(self) -> str:
         """What the kernel shows as the rule's comment: ``why it is there [1a2b3c4d]``. Equal marks, equal rules."""
         if not self.text:
             return self.comment
-        digest = hashlib.sha256(f"{self.text}\0{self.comment}".encode()).hexdigest()[:8]
+        code = f"\0{self.code!r}" if self.code else ""
+        digest = hashlib.sha256(f"{self.text}\0{self.comment}{code}".encode()).hexdigest()[:8]
         return f"{comment_text(self.comment, COMMENT_BYTES - 11)} [{digest}]"
 
 
