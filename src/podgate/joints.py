@@ -89,11 +89,13 @@ class ApplyError(Exception):
 
     Attributes:
         reason: a CamelCase word from a small fixed set, for metrics.
+        wait: seconds for which nothing is tried again, whatever changes meanwhile; 0 leaves that to the engine.
     """
 
-    def __init__(self, message: str, reason: str = "ApplyFailed") -> None:
+    def __init__(self, message: str, reason: str = "ApplyFailed", wait: float = 0.0) -> None:
         super().__init__(message)
         self.reason = reason
+        self.wait = wait
 
 
 class Drifted(Frozen, frozen=True):
@@ -109,13 +111,13 @@ class Refused(Frozen, frozen=True):
     why: str
 
 
-class Confirmed(Frozen, frozen=True):
-    """A remote receiver runs the state of this generation."""
+class Turned(Frozen, frozen=True):
+    """What is known of the target holds no longer, and nobody did wrong, as when we begin to lead; for the log."""
 
-    generation: int
+    what: str
 
 
-Signal = Drifted | Refused | Confirmed
+Signal = Drifted | Refused | Turned
 
 
 class Target(Protocol[S, P]):
@@ -159,6 +161,8 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
         empty: the state in which nothing is ours; what ``clean`` wants.
         after: steps that must have committed this generation first.
         resync: seconds between full reads when nothing happens, by the feature's states; None for never.
+        spread: seconds, by the feature's states, of which an attempt waits a random part, so that many nodes do not
+            write at once; what changes meanwhile is written with it.
         essential: False for a step that only takes away what is not wanted any more: the feature is ready, and what
             is to be kept is kept, also while it fails.
         in_process: what it programs lives and dies with this process, as a socket: a refused key ends ``run`` with exit
@@ -173,6 +177,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     after: tuple[str, ...] = ()
     followers: tuple[Follower[StatesT], ...] = ()
     resync: Callable[[StatesT], float | None] = lambda _states: None
+    spread: Callable[[StatesT], float] = lambda _states: 0.0
     essential: bool = True
     in_process: bool = False
     live: Callable[[], Iterable[Reading]] = tuple
@@ -287,7 +292,6 @@ __all__ = [
     "Answered",
     "ApplyError",
     "Compiled",
-    "Confirmed",
     "Drifted",
     "Feature",
     "Follower",
@@ -306,4 +310,5 @@ __all__ = [
     "SourceError",
     "Step",
     "Target",
+    "Turned",
 ]

@@ -52,6 +52,14 @@ def test_something_newer_than_what_failed_may_be_tried_at_once_but_a_heal_keeps_
     assert 0 < healed.renewed().wait(10.0) <= HEAL_GAP + 1e-9
 
 
+def test_a_pause_that_the_target_asks_for_holds_back_what_is_newer_too() -> None:
+    pace = Pace().failed(10.0, 0.0, wait=300.0)
+    assert pace.wait(10.0) == 300.0
+    assert pace.renewed().wait(10.0) == 300.0
+    assert pace.drifted().wait(10.0) == 300.0
+    assert pace.committed(311.0, healed=False).renewed().wait(311.0) == 0
+
+
 @given(st.lists(st.sampled_from(["failed", "committed", "healed", "drifted"]), max_size=30), st.floats(0, 1))
 def test_no_history_makes_a_step_wait_longer_than_the_bound(history: list[str], jitter: float) -> None:
     pace, now = Pace(), 50.0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from podgate.engine.pacing import HEAL_GAP
 from podgate.engine.reconcile import Board, StepTask, bring_to
-from podgate.joints import ApplyError, Compiled, Confirmed, Refused, Step
+from podgate.joints import ApplyError, Compiled, Refused, Step, Turned
 from podgate.model.frozen import Frozen
 from tests.support.fake_target import FakeFollower, FakePlan, FakeTarget, Heard, State
 from tests.support.virtual_time import run_virtual
@@ -207,16 +207,30 @@ def test_a_refused_key_is_not_sent_again_until_it_differs() -> None:
     assert play(story).first.state == {"a": "good", "b": "2"}
 
 
-def test_a_remote_refusal_is_reported_and_other_signals_change_nothing() -> None:
+def test_a_remote_refusal_is_reported_and_changes_nothing() -> None:
     async def story(rig: Rig) -> None:
         rig.publish({"a": "1"})
         await rig.settled()
         rig.first.signal(Refused("a", "listener is in use"))
-        rig.first.signal(Confirmed(1))
         await asyncio.sleep(1.0)
         assert rig.heard.refusals["first"] == {"a": "listener is in use"}
 
     assert len(play(story).first.plans) == 1
+
+
+def test_a_turn_has_everything_read_again_and_is_no_drift() -> None:
+    async def story(rig: Rig) -> None:
+        rig.publish({"a": "1"})
+        await rig.settled()
+        rig.first.state = {}
+        rig.first.signal(Turned("we lead now"))
+        await rig.settled()
+
+    rig = play(story)
+    assert rig.first.reads == 2
+    assert rig.first.state == {"a": "1"}
+    assert (rig.heard.turns, rig.heard.drifts) == (["we lead now"], [])
+    assert not any(applied.healed for applied in rig.heard.commits)
 
 
 def test_a_follower_sees_the_oldest_change_that_it_has_not_followed() -> None:

@@ -36,6 +36,7 @@ class FakeTarget:
         self.fail_applies = 0
         self.fail_answers = 0  # applies that do their work and then fail to say so
         self.fail_watches = 0
+        self.asks_to_wait = 0.0
         self.reads = 0
         self.plans: list[FakePlan] = []
         self.slow = 0.0
@@ -67,7 +68,7 @@ class FakeTarget:
                 self.state[key] = value
         if self.fail_applies:
             self.fail_applies -= 1
-            raise ApplyError("applying failed half-way")
+            raise ApplyError("applying failed half-way", wait=self.asks_to_wait)
         self.plans.append(plan)
         if self.fail_answers:
             self.fail_answers -= 1
@@ -115,6 +116,7 @@ class Heard:
         self.failures: list[tuple[str, str]] = []
         self.recoveries: list[str] = []
         self.drifts: list[str] = []
+        self.turns: list[str] = []
         self.follows: list[str] = []
         self.refusals: dict[str, Mapping[Key, str]] = {}
 
@@ -132,6 +134,9 @@ class Heard:
 
     def drifted(self, step: str, what: str) -> None:
         self.drifts.append(what)
+
+    def turned(self, step: str, what: str) -> None:
+        self.turns.append(what)
 
     def refused(self, step: str, refused: Mapping[Key, str]) -> None:
         self.refusals[step] = refused

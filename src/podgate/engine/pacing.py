@@ -25,16 +25,25 @@ class Pace(Frozen, frozen=True):
         failures: in a row.
         not_before: the earliest time of the next attempt.
         healed_at: when drift was last put right.
+        held_until: before this time there is no attempt, not even for something newer.
     """
 
     failures: int = 0
     not_before: float = 0.0
     healed_at: float = float("-inf")
+    held_until: float = float("-inf")
 
-    def failed(self, now: float, jitter: float) -> "Pace":
-        """Count a failure. ``jitter`` between 0 and 1 adds up to a quarter, so that nodes do not retry in step."""
-        delay = min(FIRST_RETRY * 2.0**self.failures, LAST_RETRY)
-        return Pace(self.failures + 1, now + delay * (1 + jitter / 4), self.healed_at)
+    def failed(self, now: float, jitter: float, wait: float = 0.0) -> "Pace":
+        """Count a failure.
+
+        Args:
+            now: the time.
+            jitter: between 0 and 1; adds up to a quarter, so that nodes do not retry in step.
+            wait: seconds that the target asks for: also something newer waits for so long.
+        """
+        delay = max(min(FIRST_RETRY * 2.0**self.failures, LAST_RETRY), wait) * (1 + jitter / 4)
+        held = now + delay if wait else float("-inf")
+        return Pace(self.failures + 1, now + delay, self.healed_at, held)
 
     def committed(self, now: float, *, healed: bool) -> "Pace":
         """Forget failures; a commit that put drift right starts the gap before the next heal."""
@@ -42,11 +51,13 @@ class Pace(Frozen, frozen=True):
 
     def drifted(self) -> "Pace":
         """Allow the heal at once, unless the last one was less than the gap ago."""
-        return Pace(self.failures, max(self.not_before, self.healed_at + HEAL_GAP), self.healed_at)
+        not_before = max(self.not_before, self.healed_at + HEAL_GAP)
+        return Pace(self.failures, not_before, self.healed_at, self.held_until)
 
     def renewed(self) -> "Pace":
         """Allow an attempt for something newer than what failed; the gap between heals stays."""
-        return Pace(self.failures, min(self.not_before, self.healed_at + HEAL_GAP), self.healed_at)
+        not_before = min(self.not_before, max(self.healed_at + HEAL_GAP, self.held_until))
+        return Pace(self.failures, not_before, self.healed_at, self.held_until)
 
     def wait(self, now: float) -> float:
         """Seconds until the next attempt is allowed; 0 for now."""

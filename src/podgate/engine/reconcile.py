@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from podgate.engine.pacing import Pace
-from podgate.joints import ApplyError, Compiled, Drifted, Follower, Key, Plan, Refused, Signal, Step
+from podgate.joints import ApplyError, Compiled, Drifted, Follower, Key, Plan, Signal, Step, Turned
 from podgate.model.frozen import Frozen
 
 S = TypeVar("S")
@@ -51,6 +51,10 @@ class Report(Protocol):
 
     def drifted(self, step: str, what: str) -> None:
         """Tell that somebody else changed what is ours."""
+        ...
+
+    def turned(self, step: str, what: str) -> None:
+        """Tell of a turn in the life of the step's target that is no fault."""
         ...
 
     def refused(self, step: str, refused: Mapping[Key, str]) -> None:
@@ -158,7 +162,8 @@ class StepTask(Generic[StatesT, S, P]):
                     self._hear(signal)
                 raise RuntimeError(f"the signals of {self._step.name} ended by themselves")
             except ApplyError as error:
-                pace = (Pace() if loop.time() >= began + STEADY else pace).failed(loop.time(), self._jitter())
+                steadily = Pace() if loop.time() >= began + STEADY else pace
+                pace = steadily.failed(loop.time(), self._jitter(), error.wait)
                 self._have, self._drifted = None, True
                 self._bell.set()
                 self._report.failed(name, error, pace.failures)
@@ -175,13 +180,20 @@ class StepTask(Generic[StatesT, S, P]):
                 self._told = True
                 self._report.drifted(self._step.name, signal.what)
             self._bell.set()
-        elif isinstance(signal, Refused):
+        elif isinstance(signal, Turned):
+            # What is written next is no heal: nobody changed anything behind our back.
+            self._have, self._wanted, self._drifted = None, None, True
+            self._report.turned(self._step.name, signal.what)
+            self._bell.set()
+        else:
             self._refused[signal.key] = signal.why
             self._report.refused(self._step.name, dict(self._refused))
 
     async def _serve(self) -> None:
         while True:
             await self._wake()
+            if (seconds := self._spread()) > 0:
+                await asyncio.sleep(seconds)
             self._bell.clear()
             if self._may_go():
                 await self._attempt()
@@ -201,6 +213,11 @@ class StepTask(Generic[StatesT, S, P]):
             except TimeoutError:
                 continue  # drift may have moved the pace meanwhile
             self._tried, self._pace = self._board.generation, self._pace.renewed()
+
+    def _spread(self) -> float:
+        """Seconds by which this attempt is put off, so that many nodes do not write at once."""
+        compiled = self._board.compiled
+        return 0.0 if compiled is None else self._jitter() * self._step.spread(compiled.states)
 
     def _until_check(self, now: float) -> float | None:
         """Seconds until everything is read again although nothing rings; None for never."""
@@ -226,7 +243,7 @@ class StepTask(Generic[StatesT, S, P]):
             refused = await step.target.apply(plan) if plan else {}
         except ApplyError as error:
             self._have = None
-            self._pace = self._pace.failed(loop.time(), self._jitter())
+            self._pace = self._pace.failed(loop.time(), self._jitter(), error.wait)
             self._bell.set()
             self._report.failed(step.name, error, self._pace.failures)
             return

@@ -108,6 +108,10 @@ class Status:
         """Note a foreign change."""
         self._log.warning("somebody else changed what is ours", step=step, what=what)
 
+    def turned(self, step: str, what: str) -> None:
+        """Log a turn that is no fault."""
+        self._log.info(what, step=step)
+
     def refused(self, step: str, refused: Mapping[Key, str]) -> None:
         """Note the keys that a target refuses now."""
         self._news.set()
