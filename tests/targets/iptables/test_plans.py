@@ -53,7 +53,7 @@ def test_a_plan(case: Case) -> None:
 
 
 def test_states_of_different_programs_are_not_compared() -> None:
-    with pytest.raises(ValueError, match="table of iptables-nft cannot become the table of ip6tables-nft"):
+    with pytest.raises(ValueError, match="table nat of iptables-nft cannot become table nat of ip6tables-nft"):
         diff(nothing("ip"), nothing("ip6"))
 
 

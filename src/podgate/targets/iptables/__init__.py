@@ -1,1 +1,1 @@
-"""The iptables target: what is ours in the table nat of one family, by iptables-nft or iptables-legacy."""
+"""The iptables target: what is ours in one table of one family, by iptables-nft or iptables-legacy."""

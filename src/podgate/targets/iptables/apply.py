@@ -1,4 +1,4 @@
-"""IptablesTarget: what is ours in the table nat of one family, by one of the two iptables programs.
+"""IptablesTarget: what is ours in one table of one family, by one of the two iptables programs.
 
 Here: reading back, applying a plan, noticing what others change. Not here: what the chains should hold; the language of
 iptables-restore (render.py); how it is run (program.py).
@@ -9,7 +9,6 @@ table that nobody uses is not even listed, since listing an old table makes it.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Final
 
 import msgspec
 
@@ -30,18 +29,17 @@ from podgate.targets.iptables.diff import Plan, diff
 from podgate.targets.iptables.listing import ListingError, read_listing
 from podgate.targets.iptables.program import LOCK_SECONDS, Iptables
 from podgate.targets.iptables.render import transaction
-from podgate.targets.iptables.state import BUILT_IN, Binary, State, program
-
-_TABLE: Final = "nat"
+from podgate.targets.iptables.state import BUILT_IN, Binary, State, TableName, program
 
 
 class IptablesTarget:
-    """The table nat of one family and program, in one network namespace.
+    """One table of one family and program, in one network namespace.
 
     Args:
         family: ``ip`` or ``ip6``.
         binary: ``nft`` for iptables-nft, ``legacy`` for iptables-legacy.
         owners: how the comments begin by which rules are ours, or of the program that we replace.
+        table: which table.
         recorded: chains that an earlier run wrote, ours whatever they hold now.
         clears: nothing will be wanted here. Then a table of nf_tables without a trace of ours reads as one with
             nothing in it, and iptables is not run for it: it may be missing on a node whose programs use nft alone,
@@ -57,6 +55,7 @@ class IptablesTarget:
         binary: Binary,
         owners: tuple[str, ...],
         *,
+        table: TableName = "nat",
         recorded: frozenset[str] = frozenset(),
         clears: bool = False,
         namespace: int | None = None,
@@ -65,13 +64,15 @@ class IptablesTarget:
     ) -> None:
         self.family: Family = family
         self.binary: Binary = binary
+        self.table: TableName = table
+        self._name = f"table {table} of {program(family, binary)}"
         self._owners = owners
         self._recorded = recorded
         self._clears = clears
         self._iptables = Iptables(family, binary, namespace, lock_seconds)
         self._known: frozenset[str] = frozenset()
         self._watched: frozenset[str] = frozenset(BUILT_IN)
-        self._watch = Watch[State](Drift(int(FAMILIES[family]), _TABLE, self._concerns), namespace, buffer_bytes)
+        self._watch = Watch[State](Drift(int(FAMILIES[family]), table, self._concerns), namespace, buffer_bytes)
 
     def close(self) -> None:
         """Close the socket; the next call opens another."""
@@ -85,10 +86,11 @@ class IptablesTarget:
         """
         before = self._generation()
         if not self._is_in_use() or (self._clears and not self._has_traces()):
-            state = State(self.family, self.binary)
+            state = State(self.family, self.binary, table=self.table)
         else:
             try:
-                state = read_listing(await self._iptables.save(), self.family, self.binary, self._owners)
+                text = await self._iptables.save(self.table)
+                state = read_listing(text, self.family, self.binary, self._owners, self.table)
             except ListingError as problem:
                 raise ApplyError(f"{program(self.family, self.binary)}: {problem}", "TableUnreadable") from problem
         self._watch.saw(before, msgspec.structs.replace(state, others={}, strange={}))
@@ -122,7 +124,7 @@ class IptablesTarget:
             await self._iptables.restore(text)
             return
         with (
-            _mapped(f"writing table nat of {program(self.family, self.binary)}"),
+            _mapped(f"writing {self._name}"),
             self._watch.writing(plan.want),
             self._watch.running() as started,
         ):
@@ -136,7 +138,7 @@ class IptablesTarget:
         if self.binary == "legacy":
             await asyncio.Event().wait()
         watched = self._watch.changes(self.read, lambda have, held: bool(diff(have, held)))
-        with _mapped(f"watching table nat of {program(self.family, self.binary)}"):
+        with _mapped(f"watching {self._name}"):
             async with contextlib.aclosing(watched) as changes:
                 async for what in changes:
                     yield Drifted(what)
@@ -146,12 +148,12 @@ class IptablesTarget:
 
     def _is_in_use(self) -> bool:
         """Whether anybody has made the table; asking for it with iptables-legacy would make it."""
-        with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
+        with _mapped(f"reading {self._name}"):
             if self.binary == "legacy":
                 with self._watch.inside():
-                    return _TABLE in legacy_tables(self.family)
+                    return self.table in legacy_tables(self.family)
             try:
-                return find_table(self._watch.connection, int(FAMILIES[self.family]), _TABLE) is not None
+                return find_table(self._watch.connection, int(FAMILIES[self.family]), self.table) is not None
             except NetlinkError as problem:
                 if problem.errno in NO_NF_TABLES:
                     return False
@@ -162,17 +164,17 @@ class IptablesTarget:
         if self.binary == "legacy":
             return True
         family, texts = int(FAMILIES[self.family]), [owner.encode() for owner in self._owners]
-        with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
-            chains = {chain.name for chain in list_chains(self._watch.connection, family, _TABLE)}
+        with _mapped(f"reading {self._name}"):
+            chains = {chain.name for chain in list_chains(self._watch.connection, family, self.table)}
             if not chains.isdisjoint(self._recorded | self._known):
                 return True
-            return rules_hold(self._watch.connection, family, _TABLE, texts)
+            return rules_hold(self._watch.connection, family, self.table, texts)
 
     def _generation(self) -> int | None:
         """Give the number of the last transaction of nf_tables; None where it cannot be had or does not count."""
         if self.binary == "legacy":
             return None
-        with _mapped(f"reading table nat of {program(self.family, self.binary)}"):
+        with _mapped(f"reading {self._name}"):
             return self._watch.generation()
 
 

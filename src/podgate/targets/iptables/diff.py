@@ -1,4 +1,4 @@
-"""diff: what takes the table nat from the state it has to the state it should have.
+"""diff: what takes a table from the state it has to the state it should have.
 
 Here: the plan, as data, and how it shows itself to people; what is refused before anything is touched. Not here: the
 text of iptables-restore (render.py), doing it (apply.py).
@@ -22,7 +22,7 @@ _SHOWN_RULES: Final = 40
 
 
 class Plan(Frozen, frozen=True):
-    """One transaction on the table nat of one program, in the order of the fields from ``filled`` on.
+    """One transaction on one table of one program, in the order of the fields from ``filled`` on.
 
     Attributes:
         have: the state that it starts from.
@@ -61,10 +61,10 @@ def diff(have: State, want: State) -> Plan:
     """Give the plan from one state to another; falsy when they are equal.
 
     Raises:
-        ValueError: the states are of different families or programs.
+        ValueError: the states are of different families, programs or tables.
     """
-    if (have.family, have.binary) != (want.family, want.binary):
-        raise ValueError(f"the table of {have.program} cannot become the table of {want.program}")
+    if (have.family, have.binary, have.table) != (want.family, want.binary, want.table):
+        raise ValueError(f"table {have.table} of {have.program} cannot become table {want.table} of {want.program}")
     refusal = next((reason for chain in want.chains if (reason := _refusal(have, want, chain.name))), "")
     if refusal:
         return Plan(have, want, refusal)
@@ -157,12 +157,12 @@ def _notes(have: State, wanted: Collection[str], held: dict[str, str]) -> Iterat
 def _lines(plan: Plan) -> Iterator[str]:
     want = plan.want
     if plan.refusal:
-        yield f"! table nat ({want.program}): {plan.refusal}"
+        yield f"! table {want.table} ({want.program}): {plan.refusal}"
         return
     if not plan:
-        yield f"table nat ({want.program}): no change"
+        yield f"table {want.table} ({want.program}): no change"
     else:
-        yield f"~ table nat ({want.program})"
+        yield f"~ table {want.table} ({want.program})"
     old = {chain.name: chain.rules for chain in plan.have.chains}
     for chain in plan.filled:
         if chain.name in plan.have.others:

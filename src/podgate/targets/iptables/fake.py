@@ -43,6 +43,7 @@ from podgate.targets.iptables.state import (
     OtherTarget,
     Rule,
     State,
+    TableName,
 )
 from podgate.targets.iptables.words import rule_words
 
@@ -50,7 +51,7 @@ _PORT_PROTOCOLS = frozenset(("tcp", "udp", "sctp"))
 
 
 class FakeIptables:
-    """The table nat of one family and program, in memory.
+    """One table of one family and program, in memory.
 
     Attributes:
         chains: rules of each chain, built-in ones first.
@@ -58,11 +59,14 @@ class FakeIptables:
         reads: how often the table was read.
     """
 
-    def __init__(self, family: Family, binary: Binary, owners: tuple[str, ...]) -> None:
+    def __init__(self, family: Family, binary: Binary, owners: tuple[str, ...], table: TableName = "nat") -> None:
         self.family: Family = family
+        self.table: TableName = table
         self.binary: Binary = binary
         self._owners = owners
-        self.chains: dict[str, tuple[Rule, ...]] = dict.fromkeys(BUILT_IN, ())
+        self.chains: dict[str, tuple[Rule, ...]] = {
+            name: () for name in BUILT_IN if (table, name) != ("nat", "FORWARD")
+        }
         self.restored: list[str] = []
         self.reads = 0
         self._known: frozenset[str] = frozenset()
@@ -81,7 +85,7 @@ class FakeIptables:
 
     def save(self) -> str:
         """Give what iptables-save would show: matches before the target, ``-d`` first, what always holds left out."""
-        lines = ["*nat"]
+        lines = [f"*{self.table}"]
         lines += [f":{name} {'ACCEPT' if name in BUILT_IN else '-'} [0:0]" for name in self.chains]
         lines += [f"-A {name} {_listed(rule)}".rstrip() for name, rules in self.chains.items() for rule in rules]
         return "\n".join((*lines, "COMMIT")) + "\n"
@@ -89,7 +93,7 @@ class FakeIptables:
     async def read(self) -> State:
         """Read what ``save`` shows."""
         self.reads += 1
-        state = read_listing(self.save(), self.family, self.binary, self._owners)
+        state = read_listing(self.save(), self.family, self.binary, self._owners, self.table)
         state = msgspec.structs.replace(state, recorded=self._known)
         self._known |= {chain.name for chain in state.chains}
         return state
@@ -122,16 +126,16 @@ class FakeIptables:
         Raises:
             ApplyError: with the number of the line that iptables would refuse; nothing is changed then.
         """
-        table = _Table(self.chains, self.family)
+        made = _Table(self.chains, self.family)
         lines = text.splitlines()
-        if not lines or lines[0] != "*nat" or lines[-1] != "COMMIT":
-            raise ApplyError("a transaction begins with *nat and ends with COMMIT", "IptablesRejected")
+        if not lines or lines[0] != f"*{self.table}" or lines[-1] != "COMMIT":
+            raise ApplyError(f"a transaction begins with *{self.table} and ends with COMMIT", "IptablesRejected")
         for number, line in enumerate(lines[1:-1], 2):
             try:
-                table.execute(line)
+                made.execute(line)
             except (ValueError, GrammarError) as problem:
                 raise ApplyError(f"line {number}: {problem}", "IptablesRejected") from problem
-        self.chains = table.chains
+        self.chains = made.chains
         self.restored.append(text)
 
     def trace(self, packet: Packet, locality: Locality, draws: Iterable[float] = ()) -> Trace:

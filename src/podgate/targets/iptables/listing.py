@@ -1,4 +1,4 @@
-"""listing: the table nat as a state, from what iptables-save shows. Pure.
+"""listing: a table as a state, from what iptables-save shows. Pure.
 
 Here: the lines of a listing, and which chains are ours by their comments. Not here: one rule's words (grammar.py),
 running the program (apply.py).
@@ -12,7 +12,7 @@ from typing import Final
 
 from podgate.model.machine import Family
 from podgate.targets.iptables.grammar import GrammarError, read_rule
-from podgate.targets.iptables.state import BUILT_IN, Binary, Chain, Placed, State
+from podgate.targets.iptables.state import BUILT_IN, Binary, Chain, Placed, State, TableName
 
 _COMMENT: Final = re.compile(r'--comment (?:"(?:\\")?)?(?=(.*))')
 _INCOMPATIBLE: Final = re.compile(r"^# Table `(\S+)' is incompatible", re.MULTILINE)
@@ -27,24 +27,25 @@ def is_owned(comment: str, owners: Iterable[str]) -> bool:
     return comment.removeprefix('"').startswith(tuple(owners))
 
 
-def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, ...]) -> State:
-    """Read what ``iptables-save -t nat`` shows.
+def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, ...], table: TableName = "nat") -> State:
+    """Read what ``iptables-save -t TABLE`` shows.
 
     Args:
         text: the listing; an empty one is a table that does not exist.
         family: of the program that made it.
         binary: which program made it.
         owners: how comments begin that say that a rule is ours, or the old program's.
+        table: the table.
 
     Raises:
         ListingError: the table holds what iptables cannot show, or a line is not of a listing.
     """
     if _INCOMPATIBLE.search(text):
         raise ListingError(
-            "the table nat holds rules that iptables cannot show, made by another program with nft: see "
-            "`nft list table ip nat`, and move them to a table of their own"
+            f"the table {table} holds rules that iptables cannot show, made by another program with nft: see "
+            f"`nft list table {family} {table}`, and move them to a table of their own"
         )
-    chains = _lines(text)
+    chains = _lines(text, table)
     placed: list[Placed] = []
     ours: list[Chain] = []
     others: dict[str, tuple[str, ...]] = {}
@@ -63,7 +64,7 @@ def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, .
                     strange[name] = first
         except GrammarError as problem:
             raise ListingError(f"chain {name}: {problem}") from problem
-    return State(family, binary, tuple(ours), tuple(placed), others=others, strange=strange)
+    return State(family, binary, tuple(ours), tuple(placed), others=others, strange=strange, table=table)
 
 
 def _placed(chain: str, words: str, family: Family, owners: tuple[str, ...]) -> Placed:
@@ -71,18 +72,18 @@ def _placed(chain: str, words: str, family: Family, owners: tuple[str, ...]) -> 
     return Placed(chain, rule, is_owned(rule.comment, owners))
 
 
-def _lines(text: str) -> dict[str, list[str]]:
-    """Give the rules of each chain of table nat, as text."""
+def _lines(text: str, table: TableName) -> dict[str, list[str]]:
+    """Give the rules of each chain of a table, as text."""
     chains: dict[str, list[str]] = {}
-    in_nat = False
+    is_inside = False
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
             continue
         if line.startswith("*"):
-            in_nat = line == "*nat"
+            is_inside = line == f"*{table}"
         elif line == "COMMIT":
-            in_nat = False
-        elif not in_nat:
+            is_inside = False
+        elif not is_inside:
             continue
         elif line.startswith(":"):
             chains.setdefault(line[1:].split(" ", 1)[0], [])

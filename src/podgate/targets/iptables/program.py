@@ -12,7 +12,7 @@ from typing import Final
 from podgate.joints import ApplyError
 from podgate.linux.running import Ended, excerpt, find_program, run
 from podgate.model.machine import Family
-from podgate.targets.iptables.state import Binary, program
+from podgate.targets.iptables.state import Binary, TableName, program
 
 LOCK_SECONDS: Final = 5
 """How long iptables waits for another program that holds its lock: as long as ip-masq-agent does."""
@@ -50,16 +50,18 @@ class Iptables:
         self._lock_seconds = lock_seconds
         self._found: tuple[str, str, tuple[str, ...]] | None = None
 
-    async def save(self) -> str:
-        """Give what ``iptables-save -t nat`` shows.
+    async def save(self, table: TableName = "nat") -> str:
+        """Give what ``iptables-save -t TABLE`` shows.
 
         Raises:
             ApplyError: it is missing, not permitted, failed, or shows more than 64 MiB.
         """
         path, _, _ = await self._programs()
-        ended = await self._run((path, "-t", "nat"))
+        ended = await self._run((path, "-t", table))
         if ended.is_cut:
-            raise ApplyError(f"{path} shows more than can be read: is the table nat filled by a mistake?", "TooLarge")
+            raise ApplyError(
+                f"{path} shows more than can be read: is the table {table} filled by a mistake?", "TooLarge"
+            )
         if ended.code != 0:
             raise failure("", ended.errors, ended.code, path)
         return ended.output

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from podgate.targets.iptables.diff import Plan
-from podgate.targets.iptables.state import BUILT_IN, Placed, State, chain_name_mistake
+from podgate.targets.iptables.state import BUILT_IN, Placed, State, TableName, chain_name_mistake
 from podgate.targets.iptables.words import rule_words
 
 
@@ -21,7 +21,7 @@ def _names(state: State) -> None:
             raise ValueError(mistake)
     for placed in state.placed:
         if placed.is_ours and placed.chain not in BUILT_IN:
-            raise ValueError(f"{placed.chain!r} is no built-in chain of table nat")
+            raise ValueError(f"{placed.chain!r} is no built-in chain of a table")
 
 
 def _placed_words(placed: Placed) -> str:
@@ -42,7 +42,7 @@ def render(state: State) -> str:
     lines = [f":{chain.name} - [0:0]" for chain in state.chains]
     lines += [f"-A {chain.name} {rule_words(rule)}" for chain in state.chains for rule in chain.rules]
     lines += [_added(placed) for placed in state.placed if placed.is_ours]
-    return _transaction(lines)
+    return _transaction(state.table, lines)
 
 
 def transaction(plan: Plan) -> str:
@@ -56,6 +56,7 @@ def transaction(plan: Plan) -> str:
     _names(plan.want)
     gone = (*plan.emptied, *plan.dropped)
     return _transaction(
+        plan.want.table,
         (
             *(f":{chain.name} - [0:0]" for chain in plan.filled),
             *(f"-A {chain.name} {rule_words(rule)}" for chain in plan.filled for rule in chain.rules),
@@ -63,16 +64,16 @@ def transaction(plan: Plan) -> str:
             *(f"-D {_placed_words(placed)}" for placed in plan.removed),
             *(f"-F {name}" for name in gone),
             *(f"-X {name}" for name in plan.dropped),
-        )
+        ),
     )
 
 
-def _transaction(lines: Iterable[str]) -> str:
+def _transaction(table: TableName, lines: Iterable[str]) -> str:
     body = list(lines)
     for line in body:
         if "\n" in line or "\0" in line:
             raise ValueError(f"{line!r} is not one line of iptables-restore: a name or a rule holds an odd character")
-    return "\n".join(("*nat", *body, "COMMIT")) + "\n" if body else ""
+    return "\n".join((f"*{table}", *body, "COMMIT")) + "\n" if body else ""
 
 
 def state_json(state: State) -> dict[str, Any]:

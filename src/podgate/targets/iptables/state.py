@@ -1,4 +1,4 @@
-"""State: what is ours in the table ``nat`` of one family, as one of the two iptables programs sees it.
+"""State: what is ours in one table of one family, as one of the two iptables programs sees it.
 
 Here: rules, chains, rules in built-in chains, and which names a chain may have. Not here: text (render.py, words.py,
 grammar.py), differences (diff.py), I/O.
@@ -30,8 +30,11 @@ from podgate.model.packet import (
 Binary = Literal["nft", "legacy"]
 """Which of the two programs: ``iptables-nft`` writes nf_tables, ``iptables-legacy`` the old tables of the kernel."""
 
-BUILT_IN: Final = ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING")
-"""The built-in chains of table nat; INPUT is there since Linux 2.6.36."""
+TableName = Literal["nat", "mangle"]
+"""The tables that something is written to."""
+
+BUILT_IN: Final = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
+"""The built-in chains of tables nat, which has no FORWARD, and mangle."""
 
 CHAIN_NAME_BYTES: Final = 28
 """The longest name of a chain (XT_EXTENSION_MAXNAMELEN, one byte is the closing zero)."""
@@ -203,7 +206,7 @@ class Placed(Frozen, frozen=True):
 
 
 class State(Frozen, frozen=True):
-    """The table ``nat`` of one family and one program.
+    """One table of one family and one program.
 
     Attributes:
         family: ``ip`` or ``ip6``.
@@ -214,6 +217,7 @@ class State(Frozen, frozen=True):
             one that was read those that this run wrote, or found to be ours before.
         others: chains that are not ours by their comments, each with its rules as text; of a state that was read.
         strange: of those that hold some rule, the first one without a comment of ours, by chain.
+        table: which table.
     """
 
     family: Family
@@ -223,6 +227,7 @@ class State(Frozen, frozen=True):
     recorded: frozenset[str] = frozenset()
     others: Mapping[str, tuple[str, ...]] = {}
     strange: Mapping[str, str] = {}
+    table: TableName = "nat"
 
     @property
     def program(self) -> str:
@@ -259,6 +264,7 @@ __all__ = [
     "Rule",
     "Snat",
     "State",
+    "TableName",
     "Target",
     "chain_name_mistake",
     "comment_text",
