@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podgate.model.table import SHARDS, Change, Table, changes, grouped, joined, mapped
+from podgate.model.table import SHARDS, Change, Table, changes, counted, grouped, joined, mapped, spread
 
 Update = tuple[dict[str, int], set[str]]
 
@@ -90,6 +90,34 @@ def test_grouped_equals_a_fresh_one(history: list[Update]) -> None:
                 expected.setdefault(group, {})[key] = value
         assert dict(result) == expected
         assert result == grouped(by_value_and_parity)(table)
+
+
+@given(histories)
+def test_counted_equals_a_fresh_one(history: list[Update]) -> None:
+    operator = counted(by_value_and_parity)
+    for table, oracle in played(history):
+        result = operator(table)
+        named = [name for key, value in oracle.items() for name in by_value_and_parity(key, value)]
+        assert dict(result) == {name: named.count(name) for name in named}
+        assert result == counted(by_value_and_parity)(table)
+
+
+def copies(key: str, value: int) -> Iterable[tuple[str, tuple[str, int], int]]:
+    for number in range(value):
+        yield ("all", (key, number), value)
+    if value == 3:
+        yield ("three", (key, 0), value)
+
+
+@given(histories)
+def test_spread_equals_a_fresh_one(history: list[Update]) -> None:
+    operator = spread(copies)
+    for table, oracle in played(history):
+        result = operator(table)
+        made = [entry for key, value in oracle.items() for entry in copies(key, value)]
+        for name in ("all", "three"):
+            assert dict(result.get(name, {})) == {key: value for which, key, value in made if which == name}
+        assert {name: table for name, table in result.items() if table} == spread(copies)(table)
 
 
 @given(histories, histories)

@@ -1,11 +1,12 @@
 """Table: an immutable mapping whose updates and derived tables cost what changed, not what there is.
 
-Here: the mapping in shards, ``changes`` and the operators ``mapped``, ``grouped`` and ``joined``.
+Here: the mapping in shards, ``changes`` and the operators ``mapped``, ``grouped``, ``joined``, ``counted``, ``spread``.
 Not here: any meaning of keys and values.
 Invariant: a shard whose entries did not change is the same object before and after, so ``is`` proves equality and a
 whole shard is skipped; a fresh operator on the same input gives an equal table (tests/model/test_table.py).
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
@@ -214,3 +215,55 @@ class joined(Generic[K, V, W]):  # noqa: N801
         self._left, self._right = left, right
         self._output = self._output.updated(pairs, removed=[key for key in keys if key not in pairs])
         return self._output
+
+
+class counted(Generic[G, K, V]):  # noqa: N801
+    """Count how many entries name each of ``keys_of(key, value)``; what nobody names is not there."""
+
+    def __init__(self, keys_of: Callable[[K, V], Iterable[G]]) -> None:
+        self._keys_of = keys_of
+        self._input: Table[K, V] = Table()
+        self._output: Table[G, int] = Table()
+
+    def __call__(self, table: Table[K, V]) -> Table[G, int]:
+        """Give the counts, counting only entries that differ from the previous call's."""
+        more: Counter[G] = Counter()
+        for change in changes(self._input, table):
+            if change.old is not None:
+                more.subtract(self._keys_of(change.key, change.old))
+            if change.new is not None:
+                more.update(self._keys_of(change.key, change.new))
+        counts = {key: self._output.get(key, 0) + difference for key, difference in more.items() if difference}
+        kept = {key: count for key, count in counts.items() if count}
+        self._input = table
+        self._output = self._output.updated(kept, removed=[key for key, count in counts.items() if not count])
+        return self._output
+
+
+class spread(Generic[K, V, G, W]):  # noqa: N801
+    """Make entries of several named tables out of each entry: ``function(key, value)`` gives (name, key, value).
+
+    What two entries both make belongs to the one that came later, so they should not; when it leaves, it is gone.
+    """
+
+    def __init__(self, function: Callable[[K, V], Iterable[tuple[str, G, W]]]) -> None:
+        self._function = function
+        self._input: Table[K, V] = Table()
+        self._output: dict[str, Table[G, W]] = {}
+
+    def __call__(self, table: Table[K, V]) -> Mapping[str, Table[G, W]]:
+        """Give the tables that ever had an entry, rebuilding only what came from entries that differ."""
+        added: dict[str, dict[G, W]] = {}
+        removed: dict[str, list[G]] = {}
+        for change in changes(self._input, table):
+            if change.old is not None:
+                for name, key, _ in self._function(change.key, change.old):
+                    removed.setdefault(name, []).append(key)
+            if change.new is not None:
+                for name, key, value in self._function(change.key, change.new):
+                    added.setdefault(name, {})[key] = value
+        output = dict(self._output)
+        for name in {**added, **removed}:
+            output[name] = output.get(name, Table()).updated(added.get(name, {}), removed.get(name, ()))
+        self._input, self._output = table, output
+        return output
