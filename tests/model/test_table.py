@@ -116,7 +116,9 @@ def test_spread_equals_a_fresh_one(history: list[Update]) -> None:
         result = operator(table)
         made = [entry for key, value in oracle.items() for entry in copies(key, value)]
         for name in ("all", "three"):
-            assert dict(result.get(name, {})) == {key: value for which, key, value in made if which == name}
+            assert dict(result.get(name, Table[tuple[str, int], int]())) == {
+                key: value for which, key, value in made if which == name
+            }
         assert {name: table for name, table in result.items() if table} == spread(copies)(table)
 
 
