@@ -98,6 +98,9 @@ def words_of(verb: str) -> tuple[str, ...]:
         (["masquerade", "run", "--metrics-addr", "name:10350"], "'name' is not an IP address"),
         (["masquerade", "render", "--state-dir", "/x"], "--state-dir means nothing here"),
         (["masquerade", "render", "--output", "yaml"], "'yaml'"),
+        (["masquerde", "plan"], 'did you mean "masquerade"?'),
+        (["masquerade", "exlain"], 'did you mean "explain"?'),
+        (["lab", "statsu"], 'did you mean "status"?'),
         (["masquerade", "explain"], "ADDRESS"),
         (["masquerade", "explain", "10.0.0.0/8"], "is not an IP address"),
         (["masquerade", "explain", "10.0.0.1", "--from", "nobody"], "neither an address nor a Pod"),
@@ -112,6 +115,27 @@ def test_wrong_usage_is_exit_2_with_what_was_wrong(
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "masquerade exlain 10.0.0.1",
+        "masquerade render --nope",
+        "masquerade explain 10.0.0.1 --from nobody",
+        "masquerade check --source /nonexistent",
+        "masquerade plan --config ",
+        "metadata doctor --nope",
+        "metadata kube-up migrate-labels",
+        "metadata kube-up migrate-labels --kubeconfig /nonexistent",
+        "lab get pods --nope",
+        "lab get pods --name nobody",
+    ],
+)
+def test_a_program_finds_one_json_object_about_what_was_wrong(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    code, out, err = run(capsys, *words.split(" "), "--output", "json")
+    assert (code, err) == (1 if "nobody" in words and "lab" in words else 2, "")
+    assert all(json.loads(out)["errors"])
 
 
 def test_every_mistake_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,14 +275,15 @@ def test_a_bad_file_is_exit_2_with_every_problem_at_its_line(
     capsys: pytest.CaptureFixture[str], bad: Path, verb: str, output: str
 ) -> None:
     code, out, err = run(capsys, *words_of(verb), "--config", bad, "--output", output)
-    assert (code, out) == (2, "")
-    assert [re.match(rf"{bad}:(\d+): (\w+): ", line).groups() for line in err.splitlines()] == [  # type: ignore[union-attr]
+    lines = json.loads(out)["errors"] if output == "json" else err.splitlines()
+    assert (code, "" in (out, err)) == (2, True)
+    assert [re.match(rf"{bad}:(\d+): (\w+): ", line).groups() for line in lines] == [  # type: ignore[union-attr]
         ("2", "error"),
         ("3", "error"),
         ("4", "warning"),
         ("5", "error"),
     ]
-    assert "10.0.0.0/8" in err  # the fix
+    assert "10.0.0.0/8" in lines[0]  # the fix
 
 
 def test_a_bad_configmap_is_named_at_the_line_of_its_manifest(capsys: pytest.CaptureFixture[str], source: Path) -> None:

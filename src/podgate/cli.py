@@ -8,14 +8,21 @@ Exit codes: 0 done; 1 not done, or findings; 2 wrong usage or bad input; for ``p
 
 import argparse
 import importlib
+import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from podgate import __version__
+from podgate.joints import Answered, SourceError
 from podgate.model.frozen import Frozen
 from podgate.model.options import OptionSpec, SettingsError, did_you_mean, options_of, settings_from
+from podgate.model.usage import Parser, UsageError, complaint, wants_json
+from podgate.observe.showing import show, tell
+
+AdministratorVerb = Callable[[Sequence[str], Mapping[str, str], Callable[[str], None]], Answered]
+"""Words, environment and what takes progress to an answer. Raises UsageError, SourceError."""
 
 SettingsT = TypeVar("SettingsT", bound=Frozen)
 
@@ -40,21 +47,33 @@ VERBS: Final = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what was wrong in one line, and where help is."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n{self.prog}: --help says more\n")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; give the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(words)
+    except UsageError as error:
+        return _fail(str(error), words)
+
+
+def _fail(message: str, words: Sequence[str]) -> int:
+    """Say what was wrong, in the form that the words ask for."""
+    said = complaint([message], as_json=wants_json(words))
+    sys.stdout.write(said.out)
+    sys.stderr.write(said.err)
+    return 2
+
+
+def _main(words: Sequence[str]) -> int:
     if words[:1] == ["lab"]:
         # The lab has its own table of verbs, and passes on whatever follows "--".
         from podgate.lab import cli as lab  # noqa: PLC0415 - an agent never loads the lab
 
         return lab.main(words[1:])
+    if words[:3] == ["metadata", "kube-up", "migrate-labels"]:
+        from podgate.admin import relabelling  # noqa: PLC0415 - no agent loads it
+
+        return _administer(relabelling.main, words[3:])
     if words[:2] == ["metadata", "kube-up"]:
         return _kube_up(words[2:])
     if words[:2] == ["metadata", "doctor"]:
@@ -69,17 +88,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     if unknown:
-        return _refuse(chosen, arguments.verb, unknown)
+        raise _unknown(chosen, arguments.verb, unknown, _options(chosen, arguments.verb))
     from podgate import verbs  # noqa: PLC0415 - "podgate --help" needs none of it
 
     feature = importlib.import_module(FEATURES[chosen][0]).FEATURE
     try:
         settings = settings_from(feature.settings, _given(arguments, options_of(feature.settings)))
     except SettingsError as error:
-        for problem in error.problems:
-            print(f"podgate {chosen} {arguments.verb}: {problem}", file=sys.stderr)
-        return 2
+        raise UsageError("\n".join(f"podgate {chosen} {arguments.verb}: {each}" for each in error.problems)) from error
     return verbs.perform(arguments.verb, feature, settings, arguments, os.environ)
+
+
+def _administer(verb: AdministratorVerb, words: Sequence[str]) -> int:
+    """Do what an administrator asks of a cluster."""
+    try:
+        answered = verb(words, os.environ, tell)
+    except SourceError as error:
+        return _fail(str(error), words)
+    show(json.dumps(answered.data, indent=2) if wants_json(words) else answered.text)
+    return answered.code
 
 
 def _serve(name: str, words: Sequence[str]) -> int:
@@ -89,28 +116,24 @@ def _serve(name: str, words: Sequence[str]) -> int:
     module, attribute = SERVERS[name]
     server: servers.Server = getattr(importlib.import_module(module), attribute)
     specs = [spec for spec in options_of(server.settings) if not spec.verbs or "run" in spec.verbs]
-    parser = _Parser(prog=f"podgate {name} run", allow_abbrev=False)
-    settings = _settings(parser, server.settings, specs, words)[0]
-    return 2 if settings is None else servers.run(server, settings, os.environ)
+    parser = Parser(prog=f"podgate {name} run", allow_abbrev=False)
+    return servers.run(server, _settings(parser, server.settings, specs, words)[0], os.environ)
 
 
 def _settings(
     parser: argparse.ArgumentParser, cls: type[SettingsT], specs: Sequence[OptionSpec], words: Sequence[str]
-) -> tuple[SettingsT | None, argparse.Namespace]:
-    """Read settings off words; None when something is wrong, which was said."""
+) -> tuple[SettingsT, argparse.Namespace]:
+    """Read settings off words. Raises UsageError."""
     for spec in specs:
         _add_option(parser, spec)
     arguments, unknown = parser.parse_known_args(words)
     _, feature, verb = parser.prog.split()
     if unknown:
-        _say_unknown(feature, verb, unknown, specs)
-        return None, arguments
+        raise _unknown(feature, verb, unknown, specs)
     try:
         return settings_from(cls, _given(arguments, specs)), arguments
     except SettingsError as error:
-        for problem in error.problems:
-            print(f"{parser.prog}: {problem}", file=sys.stderr)
-        return None, arguments
+        raise UsageError("\n".join(f"{parser.prog}: {problem}" for problem in error.problems)) from error
 
 
 def _doctor(words: Sequence[str]) -> int:
@@ -119,11 +142,9 @@ def _doctor(words: Sequence[str]) -> int:
     from podgate.features.metadata.settings import Settings  # noqa: PLC0415 - as verbs above
 
     specs = [spec for spec in options_of(Settings) if spec.name in doctor.ASKS]
-    parser = _Parser(prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False)
+    parser = Parser(prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False)
     parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
     settings, arguments = _settings(parser, Settings, specs, words)
-    if settings is None:
-        return 2
     text, code = doctor.answer(settings, as_json=arguments.output == "json")
     print(text)
     return code
@@ -139,18 +160,16 @@ def _kube_up(words: Sequence[str]) -> int:
     return said.code
 
 
-def _refuse(feature: str, verb: str, unknown: Sequence[str]) -> int:
-    return _say_unknown(feature, verb, unknown, _options(feature, verb))
-
-
-def _say_unknown(feature: str, verb: str, unknown: Sequence[str], specs: Sequence[OptionSpec]) -> int:
+def _unknown(feature: str, verb: str, unknown: Sequence[str], specs: Sequence[OptionSpec]) -> UsageError:
     """Say which words mean nothing to a verb, and what was probably meant."""
     flags = [spec.flag for spec in specs]
-    for word in unknown:
-        guess = did_you_mean(word.partition("=")[0], flags) if word.startswith("-") else ""
-        print(f"podgate {feature} {verb}: {word} means nothing here{guess}", file=sys.stderr)
-    print(f"podgate {feature} {verb}: --help says more", file=sys.stderr)
-    return 2
+    prog = f"podgate {feature} {verb}"
+    guesses = ((word, did_you_mean(word.partition("=")[0], flags) if word.startswith("-") else "") for word in unknown)
+    return UsageError(
+        "\n".join(
+            [*(f"{prog}: {word} means nothing here{guess}" for word, guess in guesses), f"{prog}: --help says more"]
+        )
+    )
 
 
 def _options(feature: str, verb: str) -> list[OptionSpec]:
@@ -166,14 +185,14 @@ def _given(arguments: argparse.Namespace, specs: Sequence[OptionSpec]) -> dict[s
 
 def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
     """Give the parser, filled in for the feature that the words name, and that feature."""
-    parser = _Parser(
+    parser = Parser(
         prog="podgate",
         description="Every proxy that a Kubernetes Pod meets. Objects come from an API, manifests or a lab.",
         epilog="podgate FEATURE --help and podgate FEATURE VERB --help say more.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"podgate {__version__}")
-    features = parser.add_subparsers(title="features", metavar="FEATURE", dest="feature", parser_class=_Parser)
+    features = parser.add_subparsers(title="features", metavar="FEATURE", dest="feature", parser_class=Parser)
     chosen = next((word for word in words if not word.startswith("-")), None)
     for name, (module, summary) in FEATURES.items():
         feature_parser = features.add_parser(name, help=summary, description=f"podgate {name} {summary}.")
@@ -184,7 +203,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
 
 
 def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True, parser_class=_Parser)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True, parser_class=Parser)
     for verb, summary in VERBS.items():
         verb_parser = verbs.add_parser(
             verb, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False

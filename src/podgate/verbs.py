@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import gc
 import json
-import os
 import signal
 import socket
 import sys
@@ -38,9 +37,11 @@ from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Snapshot
+from podgate.model.usage import complaint
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
 from podgate.observe.pages import Page
+from podgate.observe.showing import show
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine
@@ -68,29 +69,22 @@ def perform(
             look = Looking(feature, settings, environ)
             answered = _look(verb, feature, settings, asked, look)
     except (QuestionError, SourceError) as error:
-        return _complain(feature, verb, str(error), 2)
+        return _complain(asked, f"podgate {feature.name} {verb}: {error}", 2)
     except BadInput as error:
-        print(error, file=sys.stderr)
-        return 2
+        return _complain(asked, str(error), 2)
     except AlreadyRunningError as error:
-        return _complain(feature, verb, str(error), 1)
+        return _complain(asked, f"podgate {feature.name} {verb}: {error}", 1)
     except ApplyError as error:
-        return _complain(feature, verb, str(error), 2 if verb == "plan" else 1)
-    _show(json.dumps(answered.data, indent=2) if asked.output == "json" else answered.text.rstrip("\n"))
+        return _complain(asked, f"podgate {feature.name} {verb}: {error}", 2 if verb == "plan" else 1)
+    show(json.dumps(answered.data, indent=2) if asked.output == "json" else answered.text.rstrip("\n"))
     return answered.code
 
 
-def _show(text: str) -> None:
-    """Print the answer; a reader that has seen enough, as head, is no error."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        # What is still buffered would fail again at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _complain(feature: AnyFeature, verb: str, message: str, code: int) -> int:
-    print(f"podgate {feature.name} {verb}: {message}", file=sys.stderr)
+def _complain(asked: argparse.Namespace, message: str, code: int) -> int:
+    """Say what was wrong, in the form that was asked for; ``run`` has no other than text."""
+    said = complaint([message], as_json=getattr(asked, "output", "text") == "json")
+    sys.stdout.write(said.out)
+    sys.stderr.write(said.err)
     return code
 
 

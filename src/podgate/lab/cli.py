@@ -9,19 +9,13 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 from podgate.lab.client import LabError
 from podgate.lab.places import DEFAULT_BASE, places
+from podgate.model.usage import Parser, UsageError, complaint, wants_json
 
 _WHERE: Final = "a Pod as [NAMESPACE/]NAME, or node/NAME, or host/NAME"
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what was wrong in one line, and where help is."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n{self.prog}: --help says more\n")
 
 
 _DESCRIPTION: Final = """\
@@ -43,7 +37,7 @@ State lies in $PODGATE_LAB_DIR (default {DEFAULT_BASE}), one folder per lab."""
 
 def _fill(parser: argparse.ArgumentParser) -> None:
     """Give a parser the lab's verbs."""
-    chosen = parser.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=_Parser)
+    chosen = parser.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=Parser)
 
     def verb(name: str, module: str, summary: str) -> argparse.ArgumentParser:
         added: argparse.ArgumentParser = chosen.add_parser(
@@ -104,12 +98,30 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb of the lab; give the exit code."""
-    parser = _Parser(
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(words)
+    except UsageError as error:
+        return _fail(str(error), words, 2)
+    except LabError as error:
+        return _fail(f"podgate lab: {error}", words, error.code)
+
+
+def _fail(message: str, words: Sequence[str], code: int) -> int:
+    """Say what was wrong, in the form that the words ask for."""
+    said = complaint([message], as_json=wants_json(words))
+    sys.stdout.write(said.out)
+    sys.stderr.write(said.err)
+    return code
+
+
+def _main(words: Sequence[str]) -> int:
+    parser = Parser(
         prog="podgate lab", description=_DESCRIPTION, epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     _fill(parser)
-    arguments = parser.parse_args(list(sys.argv[1:] if argv is None else argv))
+    arguments = parser.parse_args(words)
     try:
         arguments.places = places(arguments.name)
     except ValueError as error:
@@ -118,9 +130,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = importlib.import_module(f"podgate.lab.{arguments.module}")
     try:
         result: int = getattr(module, "execute" if arguments.verb == "exec" else arguments.verb)(arguments)
-    except LabError as error:
-        print(f"podgate lab: {error}", file=sys.stderr)
-        return error.code
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:

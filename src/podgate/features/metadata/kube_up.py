@@ -1,7 +1,8 @@
 """kube_up: ``podgate metadata kube-up``, what the cluster scripts of kube-up did for metadata-proxy. Pure.
 
-Here: node labels, provider variables and the add-on's manifest, by the scripts' own variables. Not here: moving nodes
-from the old label to the new one, which needs an API; the rules that the boot script made (to_iptables.py).
+Here: node labels, provider variables and the add-on's manifest, by the scripts' own variables; which Nodes have the old
+label alone. Not here: moving them to the new one, which needs an API (admin/relabelling.py); the rules that the boot
+script made (to_iptables.py).
 Invariant: with the same variables the manifest is what the scripts' sed commands make of it, or an error says why not;
 a value never changes the manifest beyond its place.
 """
@@ -24,6 +25,12 @@ DEFAULTS: Final = {
 _HOLES: Final = {name: name.lower() for name in DEFAULTS}
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._~:/?=&%+-]+")
 _VARIABLES: Final = ("ENABLE_METADATA_CONCEALMENT", "METADATA_CONCEALMENT_NO_FIREWALL")
+OLD_NODES: Final = f"beta.kubernetes.io/metadata-proxy-ready=true,{READY_LABEL}!=true"
+"""The Nodes that a cluster older than Kubernetes 1.16 labelled (cluster/gce, update-legacy-addon-node-labels)."""
+
+MIGRATED: Final = {READY_LABEL: "true"}
+"""The label that they need."""
+
 _PARTS: Final = ("variables", "node-labels", "provider-vars", "manifest")
 
 
@@ -123,7 +130,8 @@ def _parser() -> argparse.ArgumentParser:
         choices=_PARTS,
         default="variables",
         help="variables: both lists as lines of shell, to be evaluated (default); one of them alone; "
-        "manifest: the add-on's manifest, read from standard input, with its holes filled or the block removed",
+        "manifest: the add-on's manifest, read from standard input, with its holes filled or the block removed; "
+        "migrate-labels (has options of its own): give Nodes with the old label the new one",
     )
     return parser
 

@@ -1,0 +1,60 @@
+"""Usage: the parser of every command line, and how what was wrong reaches a person or a program.
+
+Here: the parser, the guess at a mistyped word, the two forms of a complaint. Not here: any verb, and printing, which is
+left to whoever owns the streams.
+Invariant: with ``--output json`` standard output holds one JSON document, whatever happens: the answer, or ``errors``.
+"""
+
+import argparse
+import itertools
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NoReturn
+
+from podgate.model.frozen import Frozen
+from podgate.model.options import did_you_mean
+
+_CHOICE: Final = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)$", re.DOTALL)
+
+
+class UsageError(Exception):
+    """Words that no parser understands; the message says which, and where help is."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError instead of ending the process, and guesses what a word was meant to be."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what was wrong in one line, and where help is."""
+        raise UsageError(f"{self.prog}: {guessed(message)}\n{self.prog}: --help says more")
+
+
+def guessed(message: str) -> str:
+    """Add to argparse's message about a wrong choice what was probably meant."""
+    found = _CHOICE.search(message)
+    return message + did_you_mean(found["word"], re.findall(r"[\w./-]+", found["known"])) if found else message
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Say whether a command line asks for JSON; what follows ``--`` is another program's."""
+    own = list(words[: words.index("--")] if "--" in words else words)
+    pairs = itertools.pairwise(own)
+    return any(word in {"--output=json", "-ojson", "-o=json"} for word in own) or any(
+        flag in {"--output", "-o"} and value == "json" for flag, value in pairs
+    )
+
+
+class Complaint(Frozen, frozen=True):
+    """What a failed command writes: one of the two is empty."""
+
+    out: str = ""
+    err: str = ""
+
+
+def complaint(lines: Iterable[str], *, as_json: bool) -> Complaint:
+    """Give the text of a failure: lines on standard error, or one JSON object on standard output."""
+    said = [line for text in lines for line in text.splitlines()]
+    if as_json:
+        return Complaint(out=f"{json.dumps({'errors': said}, indent=2)}\n")
+    return Complaint(err="".join(f"{line}\n" for line in said))

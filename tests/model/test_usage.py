@@ -1,0 +1,60 @@
+"""Complaints about a command line: guesses, and the form that was asked for."""
+
+import json
+
+import pytest
+
+from podgate.model.usage import Parser, UsageError, complaint, wants_json
+
+
+def parser() -> Parser:
+    made = Parser(prog="podgate x")
+    verbs = made.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    for verb in ("explain", "clean"):
+        verbs.add_parser(verb).add_argument("--output", choices=("text", "json"))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["exlain"], 'did you mean "explain"?'),
+        (["EXPLAIN"], 'did you mean "explain"?'),
+        (["explain", "--output", "jsn"], 'did you mean "json"?'),
+        ([], "VERB"),
+    ],
+)
+def test_a_mistyped_word_is_guessed(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=r"podgate x") as raised:
+        parser().parse_args(words)
+    assert message in str(raised.value)
+    assert str(raised.value).endswith(": --help says more")
+
+
+def test_nothing_is_guessed_where_nothing_is_near() -> None:
+    with pytest.raises(UsageError) as raised:
+        parser().parse_args(["nonsense"])
+    assert "did you mean" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("plan --output json", True),
+        ("plan --output=json", True),
+        ("lab get pods -o json", True),
+        ("lab get pods -ojson", True),
+        ("plan --output text", False),
+        ("lab exec web -- kubectl get -o json", False),
+        ("explain json", False),
+    ],
+)
+def test_whether_json_is_asked_for(words: str, wanted: bool) -> None:
+    assert wants_json(words.split()) is wanted
+
+
+def test_a_complaint_goes_to_one_stream() -> None:
+    text = complaint(["a: wrong\nb: wrong too"], as_json=False)
+    assert (text.out, text.err) == ("", "a: wrong\nb: wrong too\n")
+    program = complaint(["a: wrong\nb: wrong too"], as_json=True)
+    assert (json.loads(program.out), program.err) == ({"errors": ["a: wrong", "b: wrong too"]}, "")
