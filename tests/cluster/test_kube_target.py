@@ -13,6 +13,7 @@ from podgate.kubeapi.credentials import load_kubeconfig
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.kinds.nodes import NODE
+from podgate.model.snapshot import Watch
 from podgate.targets.kubernetes.apply import KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
 from podgate.targets.kubernetes.leases import Terms
@@ -58,7 +59,7 @@ def access(api: RealApi, user: str = "") -> Access:
 
 
 def target_for(api: RealApi, user: str = "") -> KubernetesTarget:
-    return KubernetesTarget(Connection(access(api, user)), (CONFIG_MAP, NODE), MANAGER, "test")
+    return KubernetesTarget(Connection(access(api, user)), (Watch(CONFIG_MAP), Watch(NODE)), MANAGER, "test")
 
 
 async def bring(target: KubernetesTarget, want: State) -> dict[Any, str]:
@@ -150,5 +151,4 @@ async def test_a_lease_is_taken_and_given_back(api: RealApi) -> None:
         leads = leadership.run()
         assert await anext(leads) is True
         assert leadership.trouble == ""
-        await leadership.release()
         await leads.aclose()  # type: ignore[attr-defined]

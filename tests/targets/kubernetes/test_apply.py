@@ -2,20 +2,21 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from podgate.joints import ApplyError, Drifted
+from podgate.joints import ApplyError, Turned
 from podgate.kubeapi.access import Access
 from podgate.kubeapi.connection import Connection
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.kinds.nodes import NODE
-from podgate.model.snapshot import Kind
-from podgate.targets.kubernetes.apply import KubernetesTarget
+from podgate.model.snapshot import Kind, Watch
+from podgate.targets.kubernetes.apply import FORBIDDEN_PAUSE, KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
 from podgate.targets.kubernetes.leases import Terms
 from podgate.targets.kubernetes.pacing import BURST
@@ -52,7 +53,8 @@ WANT = state_of(
 
 
 def target_for(url: str, leadership: Leadership | None = None) -> KubernetesTarget:
-    return KubernetesTarget(Connection(Access(url)), (CONFIG_MAP, NODE, NOT_INSTALLED), "podgate", "pod-1", leadership)
+    written = (Watch(CONFIG_MAP), Watch(NODE), Watch(NOT_INSTALLED))
+    return KubernetesTarget(Connection(Access(url)), written, "podgate", "pod-1", leadership)
 
 
 @asynccontextmanager
@@ -66,6 +68,10 @@ async def cluster() -> AsyncIterator[tuple[FakeApiServer, KubernetesTarget]]:
 
 def obj(server: FakeApiServer, plural: str, name: str, namespace: str = "default") -> dict[str, Any]:
     return server.objects.of(plural).objects[namespace, name]
+
+
+def plain(condition: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in condition.items() if name != "lastTransitionTime"}
 
 
 async def bring(target: KubernetesTarget, want: State) -> dict[Any, str]:
@@ -177,8 +183,40 @@ async def test_an_api_that_fails_is_no_refusal(fault: Fault, reason: str) -> Non
 async def test_reading_says_what_failed() -> None:
     async with cluster() as (server, target):
         server.forbidden = {("list", "nodes")}
-        with pytest.raises(ApplyError, match="list Node: 403 Forbidden"):
+        with pytest.raises(ApplyError, match="list Node: 403 Forbidden") as caught:
             await target.read()
+        # A node among thousands does not ask again and again for what it may not.
+        assert caught.value.wait == FORBIDDEN_PAUSE
+
+
+@in_loop
+async def test_what_is_read_can_be_narrowed_to_one_object() -> None:
+    async with cluster() as (server, target):
+        others = own_object(ObjectRef("ConfigMap", "others", "default"), {}, "podgate")
+        await bring(target, state_of([*WANT.parts.items(), others]))
+        one = Watch(CONFIG_MAP, "default", field_selector="metadata.name=own")
+        narrow = KubernetesTarget(Connection(Access(server.url)), [one], "podgate", "pod-1")
+        assert [str(part) for part in (await narrow.read()).parts] == ["ConfigMap/default/own"]
+
+
+@in_loop
+async def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    async with cluster() as (server, target):
+
+        async def written(target: KubernetesTarget, status: str, message: str) -> dict[str, Any]:
+            condition = {"type": "Ready", "status": status, "message": message}
+            assert await bring(target, state_of([status_of(MAP, {"conditions": [condition]})])) == {}
+            found: dict[str, Any] = obj(server, "configmaps", "a")["status"]["conditions"][0]
+            return found
+
+        first = await written(target, "True", "fine")
+        assert re.fullmatch(r"....-..-..T..:..:..Z", first["lastTransitionTime"])
+        old = {**first, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        server.objects.of("configmaps").objects["default", "a"]["status"]["conditions"] = [old]
+        later = target_for(server.url)
+        assert not later.diff(await later.read(), state_of([status_of(MAP, {"conditions": [plain(old)]})]))
+        assert (await written(later, "True", "still fine"))["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+        assert (await written(later, "False", "no longer"))["lastTransitionTime"] > "2026-01-01T00:00:00Z"
 
 
 @in_loop
@@ -200,7 +238,7 @@ async def test_a_flood_of_events_is_cut_off() -> None:
         assert set(refused.values()) == {"too many Events at once: it is in the log alone"}
 
 
-QUICK = Terms(duration=1, deadline=0.6, retry=0.05)
+QUICK = Terms(duration=1, deadline=0.6, retry=0.05, forbidden=0.1)
 
 
 def candidate(url: str, identity: str) -> tuple[Leadership, KubernetesTarget]:
@@ -214,7 +252,7 @@ async def taking_part(target: KubernetesTarget) -> AsyncIterator[list[str]]:
 
     async def listen() -> None:
         async for signal in target.signals():
-            assert isinstance(signal, Drifted)
+            assert isinstance(signal, Turned)
             said.append(signal.what)
 
     async with asyncio.TaskGroup() as group:
@@ -284,15 +322,14 @@ async def test_a_lease_that_may_not_be_used_is_a_failure_until_it_may() -> None:
 
 
 @in_loop
-async def test_a_lease_that_is_given_back_is_free_at_once() -> None:
+async def test_who_stops_gives_the_lease_back_so_that_it_is_free_at_once() -> None:
     async with cluster() as (server, _):
         (one, target_1), (two, target_2) = candidate(server.url, "one"), candidate(server.url, "two")
         async with taking_part(target_1):
             await poll_async(one.leads)
-            await one.release()
-            assert not one.leads()
+        assert not one.leads()
         lease = obj(server, "leases", "podgate", "kube-system")
         assert lease["spec"]["holderIdentity"] == ""
         async with taking_part(target_2):
             await poll_async(two.leads)
-        assert json.dumps(obj(server, "leases", "podgate", "kube-system")["spec"]).count("two") == 1
+            assert json.dumps(obj(server, "leases", "podgate", "kube-system")["spec"]).count("two") == 1

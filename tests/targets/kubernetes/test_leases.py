@@ -1,10 +1,11 @@
 """Who leads, in histories without I/O: at most one may write, whatever is lost, delayed or skewed."""
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podgate.targets.kubernetes.leases import Election, Lease, LeaseMeta, LeaseSpec, Terms, Write
+from podgate.targets.kubernetes.leases import CANDIDATES, Election, Lease, LeaseMeta, LeaseSpec, Terms, Write
 
 WALL = "2026-01-01T00:00:00.000000Z"
 TERMS = Terms()
@@ -159,6 +160,27 @@ def test_at_most_one_leads_at_any_time(steps: list[tuple[int, str, float]]) -> N
                     api.write(write)
         leaders = [each.identity for each, late in zip(elections, skew, strict=True) if each.leads(now + late)]
         assert len(leaders) <= 1, leaders
+
+
+@pytest.mark.parametrize(
+    ("candidates", "holder", "seconds"),
+    [
+        ("1", "other", 2.0),
+        ("100", "other", 2.0),
+        ("5000", "other", 100.0),
+        ("5000", "c0", 2.0),
+        ("5000", "", 2.0),
+        ("99999999", "other", 300.0),
+        ("many", "other", 2.0),
+        ("", "other", 2.0),
+    ],
+)
+def test_the_more_take_part_the_more_seldom_those_who_wait_look(candidates: str, holder: str, seconds: float) -> None:
+    lease = Lease(LeaseMeta("l", "n", "7", {CANDIDATES: candidates}), LeaseSpec(holder, 15))
+    election = Election("c0").saw(lease, 100.0)
+    if holder == "c0":
+        election = election.wrote(lease, 100.0, 100.0)
+    assert election.pause(101.0) == seconds
 
 
 def test_a_lease_of_the_api_decodes() -> None:

@@ -12,21 +12,25 @@ from typing import Any, Final
 
 import msgspec
 
-from podgate.joints import ApplyError, Drifted, Key, Signal
+from podgate.joints import ApplyError, Key, Signal, Turned
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, Connection, UnreachableError
 from podgate.kubeapi.requests import Request, get, list_page
 from podgate.model.snapshot import Kind, Watch
 from podgate.model.table import Table
+from podgate.targets.kubernetes.conditions import Since, stamped, unstamped
 from podgate.targets.kubernetes.diff import Plan, diff
 from podgate.targets.kubernetes.leading import Leadership, LostLease
 from podgate.targets.kubernetes.ownership import owned_page
 from podgate.targets.kubernetes.pacing import Budget
 from podgate.targets.kubernetes.render import apply_request, event_request, needs_uid, release_request
-from podgate.targets.kubernetes.state import STANDBY, Fields, Notice, Part, State, Subject
+from podgate.targets.kubernetes.state import STANDBY, Fields, Notice, Part, State, Subject, canonical
 
 AT_ONCE: Final = 8
 """Requests under way at a time: an API server shares itself out among its clients anyway (KEP-1040)."""
+
+FORBIDDEN_PAUSE: Final = 300.0
+"""Seconds until somebody who may not read asks again: rights are given by people, and nodes are many."""
 
 _ITS_OWN_FAULT: Final = (400, 403, 404, 405, 409, 413, 415, 422)
 """Answers that say something about one request; any other says something about the API."""
@@ -37,7 +41,7 @@ class KubernetesTarget:
 
     Args:
         connection: to the API; opened whenever it is used.
-        kinds: the kinds that are written, which are listed to read back.
+        written: the objects that are written, as watches: they are listed to read back.
         manager: our field manager, as ``podgate-masquerade``.
         instance: which of us writes, for Events: a Pod's or node's name.
         leadership: who leads; None where several never write the same.
@@ -46,17 +50,19 @@ class KubernetesTarget:
     def __init__(
         self,
         connection: Connection,
-        kinds: Iterable[Kind[Any]],
+        written: Iterable[Watch],
         manager: str,
         instance: str,
         leadership: Leadership | None = None,
     ) -> None:
         self._connection = connection
-        self._kinds = {kind.kind: kind for kind in kinds}
+        self._written = tuple(written)
+        self._kinds = {watch.kind.kind: watch.kind for watch in self._written}
         self._manager = manager
         self._instance = instance
         self._leadership = leadership
         self._budget = Budget()
+        self._since: dict[Part, Since] = {}
 
     async def read(self) -> State:
         """List all kinds, and find what is ours. Raises ApplyError. While somebody else leads, nothing is asked."""
@@ -66,24 +72,30 @@ class KubernetesTarget:
             return STANDBY
         parts: dict[Part, Fields] = {}
         async with self._connection:
-            for kind in self._kinds.values():
-                token = ""
-                while True:
-                    request = list_page(Watch(kind), token)
-                    answer = await self._send(request)
-                    if isinstance(answer, Refusal):
-                        if answer.code == 404:
-                            break  # not installed: nothing of it can be ours
-                        raise ApplyError(f"{request.what}: {answer}", "ReadRefused")
-                    try:
-                        page = owned_page(answer, kind, self._manager)
-                    except msgspec.DecodeError as error:
-                        raise ApplyError(f"{request.what}: the answer is no list: {error}", "ReadFailed") from error
-                    parts.update(page.parts)
-                    token = page.token
-                    if not token:
-                        break
+            for watch in self._written:
+                async for part, fields in self._listed(watch):
+                    plain, self._since[part] = unstamped(msgspec.json.decode(fields.body))
+                    parts[part] = msgspec.structs.replace(fields, body=canonical(plain))
         return State(Table.of(parts))
+
+    async def _listed(self, watch: Watch) -> AsyncIterator[tuple[Part, Fields]]:
+        """List what a watch asks for, and give what is ours in it."""
+        token, more = "", True
+        while more:
+            request = list_page(watch, token)
+            answer = await self._send(request)
+            if isinstance(answer, Refusal):
+                if answer.code == 404:
+                    return  # not installed: nothing of it can be ours
+                pause = FORBIDDEN_PAUSE if answer.code == 403 else 0.0
+                raise ApplyError(f"{request.what}: {answer}", "ReadRefused", pause)
+            try:
+                page = owned_page(answer, watch.kind, self._manager)
+            except msgspec.DecodeError as error:
+                raise ApplyError(f"{request.what}: the answer is no list: {error}", "ReadFailed") from error
+            for entry in page.parts:
+                yield entry
+            token, more = page.token, bool(page.token)
 
     def diff(self, have: State, want: State) -> Plan:
         """Give the plan from one state to another."""
@@ -111,7 +123,7 @@ class KubernetesTarget:
             await asyncio.get_running_loop().create_future()
             return
         async for leads in self._leadership.run():
-            yield Drifted(self._leadership.trouble or ("we lead now" if leads else "somebody else leads now"))
+            yield Turned(self._leadership.trouble or ("we lead now" if leads else "somebody else may lead now"))
 
     async def _apply(self, plan: Plan) -> Mapping[Key, str]:
         refused: dict[Key, str] = {}
@@ -144,11 +156,18 @@ class KubernetesTarget:
             if isinstance(found, Refusal):
                 return _why(found)
             uid = found
-        answer = await self._send(apply_request(kind, part, fields, self._manager, uid))
-        return _why(answer) if isinstance(answer, Refusal) else ""
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        body, since = stamped(msgspec.json.decode(fields.body), self._since.get(part, {}), now)
+        written = msgspec.structs.replace(fields, body=canonical(body))
+        answer = await self._send(apply_request(kind, part, written, self._manager, uid))
+        if isinstance(answer, Refusal):
+            return _why(answer)
+        self._since[part] = since
+        return ""
 
     async def _release(self, part: Part, fields: Fields) -> str:
         uid = ""
+        self._since.pop(part, None)
         if not part.subresource:
             found = await self._uid(part)
             if isinstance(found, Refusal):

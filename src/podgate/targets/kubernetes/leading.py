@@ -2,7 +2,7 @@
 
 Here: reading and writing the Lease on time, and stopping whoever writes when it is lost. Not here: rules (leases.py).
 Invariant: work under ``held`` never goes on after leadership has ended: it is cancelled at the end of its time,
-whatever the API does.
+whatever the API does. Who stops gives the Lease back.
 """
 
 import asyncio
@@ -10,16 +10,19 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from podgate.kubeapi.connection import AccessError, Connection, UnreachableError
 from podgate.kubeapi.requests import create, get, replace
 from podgate.model.frozen import ObjectRef
-from podgate.targets.kubernetes.leases import LEASE, Election, Lease, Terms, Write
+from podgate.targets.kubernetes.leases import CANDIDATES, LEASE, Election, Lease, Terms, Write
 
 T = TypeVar("T")
+
+GIVING_BACK: Final = 2.0
+"""Seconds that giving the Lease back may take: a Pod that is stopped has not many."""
 
 
 class LostLease(Exception):  # noqa: N818 - it is what happened
@@ -36,6 +39,8 @@ class Leadership:
         identity: unique among the candidates: a Pod's name and its start.
         manager: the field manager that the Lease is written by.
         terms: how long things last.
+        candidates: asked, while we lead, how many take part, as far as that is known.
+        heard: told whenever we begin or cease to lead.
 
     Attributes:
         trouble: why the Lease can be neither read nor written; empty when it can.
@@ -49,6 +54,9 @@ class Leadership:
         identity: str,
         manager: str,
         terms: Terms = Terms(),  # noqa: B008
+        *,
+        candidates: Callable[[], int] = lambda: 1,
+        heard: Callable[[bool], None] = lambda _leads: None,
     ) -> None:
         self._connection = connection
         self._ref = ObjectRef("Lease", name, namespace)
@@ -56,6 +64,9 @@ class Leadership:
         self._terms = terms
         self._election = Election(identity, terms)
         self._changed = asyncio.Event()
+        self._candidates = candidates
+        self._heard = heard
+        self._forbidden = False
         self.trouble = ""
 
     def leads(self) -> bool:
@@ -73,24 +84,26 @@ class Leadership:
                     led, troubled = self.leads(), bool(self.trouble)
                     if (led, troubled) != before:
                         self._changed.set()
+                        self._heard(led)
                         yield led
-                    wait = self._terms.retry * (1 + random.random() / 5)  # noqa: S311 - jitter, no secret
+                    pause = self._terms.forbidden if self._forbidden else self._election.pause(_now())
+                    wait = pause * (1 + random.random() / 5)  # noqa: S311 - jitter, no secret
                     if led:
                         # The end of our time is noticed when it comes, not with the next attempt.
                         wait = min(wait, max(0.0, self._election.may_write_until - _now()))
                     await asyncio.sleep(wait)
             finally:
-                self._election = self._election.gone()
-                self._changed.set()
+                await self._release()
 
-    async def release(self) -> None:
-        """Give the Lease back, so that the next one need not wait for its end."""
+    async def _release(self) -> None:
+        """Stop leading, and give the Lease back, so that the next one need not wait for its end."""
         write = self._election.releases(_now(), _wall())
         self._election = self._election.gone()
         self._changed.set()
+        self._heard(False)
         if write is not None:
-            with contextlib.suppress(UnreachableError, AccessError):
-                async with self._connection:
+            with contextlib.suppress(UnreachableError, AccessError, TimeoutError):
+                async with asyncio.timeout(GIVING_BACK):
                     await self._write(write)
 
     async def held(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -117,11 +130,12 @@ class Leadership:
 
     async def _turn(self) -> None:
         """Read, decide, write."""
-        asked_at = _now()
+        asked_at, self._forbidden = _now(), False
         try:
             answer = await self._limited(self._connection.send(get(LEASE, self._ref)))
             if answer.refused is not None and answer.refused.code != 404:
                 self.trouble = f"{self._ref} cannot be read: {answer.refused}"
+                self._forbidden = answer.refused.code == 403
                 return
             lease = None if answer.refused else msgspec.json.decode(answer.body, type=Lease)
             self._election = self._election.saw(lease, _now())
@@ -144,7 +158,8 @@ class Leadership:
 
     async def _write(self, write: Write) -> Lease | None:
         """Write; None when another one was faster, which the next turn sees."""
-        metadata = {"name": self._ref.name, "namespace": self._ref.namespace}
+        metadata: dict[str, Any] = {"name": self._ref.name, "namespace": self._ref.namespace}
+        metadata["annotations"] = {CANDIDATES: str(self._candidates())}
         body = {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": write.spec}
         if write.resource_version:
             metadata["resourceVersion"] = write.resource_version
@@ -155,6 +170,7 @@ class Leadership:
         if answer.refused is not None:
             # A conflict says only that another one was faster.
             self.trouble = "" if answer.refused.code == 409 else f"{self._ref} cannot be written: {answer.refused}"
+            self._forbidden = answer.refused.code == 403
             return None
         return msgspec.json.decode(answer.body, type=Lease)
 

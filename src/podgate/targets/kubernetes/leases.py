@@ -7,6 +7,7 @@ equally fast; their clocks' times are never compared: what counts is how long a 
 The rules are those of client-go's leader election (tools/leaderelection), on coordination.k8s.io/v1.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from podgate.model.frozen import Frozen
@@ -20,6 +21,7 @@ class LeaseMeta(ApiStruct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
+    annotations: Mapping[str, str] = {}
 
 
 class LeaseSpec(ApiStruct, frozen=True, rename="camel", omit_defaults=True):
@@ -44,6 +46,16 @@ LEASE: Final[Kind[Lease]] = Kind(
 )
 
 
+CANDIDATES: Final = "podgate.dev/candidates"
+"""The annotation in which a leader says how many take part, so that those who wait know how often to look."""
+
+LOOKS: Final = 50.0
+"""Looks at a Lease per second that all candidates together may take. With 5,000 nodes each looks every 100 s."""
+
+LONGEST_PAUSE: Final = 300.0
+"""Seconds between two looks, however many take part."""
+
+
 class Terms(Frozen, frozen=True):
     """How long things last, in seconds; the defaults of client-go.
 
@@ -51,11 +63,13 @@ class Terms(Frozen, frozen=True):
         duration: after which a Lease that nobody renews is free.
         deadline: after which a holder that could not renew stops writing; less than ``duration``.
         retry: between attempts, before jitter.
+        forbidden: between attempts of somebody who may not use the Lease.
     """
 
     duration: int = 15
     deadline: float = 10.0
     retry: float = 2.0
+    forbidden: float = LONGEST_PAUSE
 
 
 class Write(Frozen, frozen=True):
@@ -84,6 +98,14 @@ class Election(Frozen, frozen=True):
     def leads(self, now: float) -> bool:
         """Say whether we may write."""
         return now < self.may_write_until
+
+    def pause(self, now: float) -> float:
+        """Seconds until the next turn: who leads renews, who waits looks the more seldom the more there are."""
+        if self.leads(now) or not _holder(self.seen):
+            return self.terms.retry
+        told = self.seen.metadata.annotations.get(CANDIDATES, "") if self.seen is not None else ""
+        candidates = int(told) if told.isascii() and told.isdigit() and len(told) < 9 else 1
+        return max(self.terms.retry, min(candidates / LOOKS, LONGEST_PAUSE))
 
     def saw(self, lease: Lease | None, now: float) -> "Election":
         """Take what the API says. A record of somebody else ends our leadership at once."""
