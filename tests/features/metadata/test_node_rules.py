@@ -67,6 +67,7 @@ def test_uplinks_are_the_devices_of_default_routes_unless_one_is_named() -> None
     )
     assert rules(machine=machine).uplinks == ("ens4", "ens5")
     assert rules(machine=machine, uplink="ens7").uplinks == ("ens7",)
+    assert rules(machine=machine, uplink="ens7,ens8").uplinks == ("ens7", "ens8")
 
 
 def test_users_of_the_node() -> None:
@@ -81,7 +82,7 @@ def test_a_range_of_users_that_is_none(text: str) -> None:
     assert "write FIRST-LAST" in caught.value.problems[0]
 
 
-@pytest.mark.parametrize("name", ["", "a b", 'eth0" } accept', "eth/0", "a" * 16, "eth*"])
+@pytest.mark.parametrize("name", ["", ",", "a b", "eth0,a b", 'eth0" } accept', "eth/0", "a" * 16, "eth*"])
 def test_an_uplink_that_is_no_device(name: str) -> None:
     with pytest.raises(SettingsError) as caught:
         rules(uplink=name)

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from podgate.features.metadata.intent import NodeRules
 from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.settings import Settings
-from podgate.features.metadata.to_iptables import OWNERS, redirect_rules
-from podgate.features.metadata.to_nftables import refusals_table
+from podgate.features.metadata.to_iptables import OWNERS, forged_rules, redirect_rules
+from podgate.features.metadata.to_nftables import redirect_table, refusals_table
 from podgate.model.machine import Machine
 from podgate.model.options import settings_from
 from podgate.targets.iptables.apply import IptablesTarget
+from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.render import render
 from podgate.targets.iptables.state import Binary, State
 from podgate.targets.nftables.render import render as nft_text
@@ -34,12 +35,48 @@ SCRIPT = tuple(
     for port, to in ((80, 988), (8080, 987))
 )
 """The arguments of the boot script's two commands."""
+DROPS = ["-w", "-t", "mangle", "-I", "OUTPUT", "-s", "169.254.169.254", "-j", "DROP"]
+"""And of its command against packets in the metadata server's name."""
+SECOND = "eth1"
+UPLINKS = {
+    "none": ((), "-p tcp -d", []),
+    "one": ((UPLINK,), "-p tcp ! -i eth0 -d", []),
+    "two": ((UPLINK, SECOND), "-p tcp ! -i eth0 -d", [SECOND]),
+    "three": ((UPLINK, SECOND, "ens6"), "-p tcp ! -i eth0 -d", [SECOND, "ens6"]),
+}
+"""Uplinks, how the redirects begin, and which devices have rules of their own."""
 
 
 def test_the_words_are_the_boot_scripts() -> None:
     lines = [line for line in render(redirect_rules(RULES, "nft")).splitlines() if line.startswith("-I")]
     quoted = [[f'"{word}"' if word == WHY else word for word in words] for words in SCRIPT]
     assert lines == [" ".join(words[3:]) for words in quoted]
+
+
+@pytest.mark.parametrize(("uplinks", "begins", "own"), UPLINKS.values(), ids=UPLINKS)
+def test_what_comes_in_by_an_uplink_is_left_alone(uplinks: tuple[str, ...], begins: str, own: list[str]) -> None:
+    state = redirect_rules(replace(RULES, uplinks=uplinks), "nft")
+    lines = [line.removeprefix("-I PREROUTING ") for line in render(state).splitlines() if line.startswith("-I")]
+    assert [line.split(" 169", 1)[0] for line in lines[:2]] == [begins] * 2
+    assert [line.partition(" -m comment")[0] for line in lines[2:]] == [
+        f"-p tcp -i {name} -d {CLOUD} --dport {port}" for name in own for port in (80, 8080)
+    ]
+    assert all(line.endswith(" -j RETURN") for line in lines[2:])
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+def test_the_fake_takes_them_in_front_and_finds_nothing_left_to_do(binary: Binary) -> None:
+    for want in (redirect_rules(replace(RULES, uplinks=(UPLINK, SECOND)), binary), forged_rules(RULES, binary)):
+        fake = FakeIptables("ip", binary, OWNERS, want.table)
+        built_in = "PREROUTING" if want.table == "nat" else "OUTPUT"
+        fake.restore(f"*{want.table}\n-A {built_in} -p udp -j ACCEPT\nCOMMIT\n")
+        asyncio.run(fake.apply(fake.diff(asyncio.run(fake.read()), want)))
+        assert [rule.form for rule in fake.chains[built_in]][:-1] == [each.rule.form for each in want.placed[::-1]]
+        assert not fake.diff(asyncio.run(fake.read()), want)
+
+
+def test_the_rule_against_forged_packets_is_the_boot_scripts() -> None:
+    assert render(forged_rules(RULES, "nft")) == f"*mangle\n{' '.join(DROPS[3:])}\nCOMMIT\n"
 
 
 @pytest.mark.parametrize("phase", ["none", "closed"])
@@ -58,8 +95,8 @@ def node() -> Iterator[NetNamespace]:
         yield namespace
 
 
-def listed(node: NetNamespace, binary: Binary) -> list[str]:
-    shown = node.run(f"iptables-{binary}-save", "-t", "nat").splitlines()
+def listed(node: NetNamespace, binary: Binary, table: str = "nat") -> list[str]:
+    shown = node.run(f"iptables-{binary}-save", "-t", table).splitlines()
     return [line for line in shown if line.startswith("-A")]
 
 
@@ -108,6 +145,25 @@ def test_a_rule_that_was_written_twice_or_for_another_port_is_mended(node: NetNa
         target.close()
 
 
+@pytest.mark.kernel
+@pytest.mark.parametrize("binary", BINARIES)
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_rule_against_forged_packets_is_there_once_and_stays(
+    node: NetNamespace, binary: Binary, count: int
+) -> None:
+    for _ in range(count):
+        node.run(f"iptables-{binary}", *DROPS)
+    target = IptablesTarget("ip", binary, OWNERS, table="mangle", namespace=node.descriptor)
+    try:
+        assert bool(target.diff(asyncio.run(target.read()), forged_rules(RULES, binary))) is (count != 1)
+        asyncio.run(bring(target, forged_rules(RULES, binary)))
+        assert listed(node, binary, "mangle") == ["-A OUTPUT -s 169.254.169.254/32 -j DROP"]
+        asyncio.run(bring(target, State("ip", binary, table="mangle")))
+        assert listed(node, binary, "mangle") == ["-A OUTPUT -s 169.254.169.254/32 -j DROP"]
+    finally:
+        target.close()
+
+
 @pytest.fixture(scope="module")
 def lab() -> Iterator[PacketLab]:
     with metadata_node() as made:
@@ -136,3 +192,33 @@ def test_refused_and_redirected_and_refused_again(lab: PacketLab, binary: Binary
         asyncio.run(bring(target, State("ip", binary)))
         target.close()
         load(NodeRules())
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("backend", ["nftables", *BINARIES])
+def test_what_comes_in_by_a_second_uplink_is_not_redirected_either(lab: PacketLab, backend: str) -> None:
+    rules = replace(RULES, uplinks=(UPLINK, SECOND))
+    lab.node.run("ip", "addr", "add", f"{CLOUD}/32", "dev", "lo")
+    target = IptablesTarget("ip", "legacy" if backend == "legacy" else "nft", OWNERS, namespace=lab.node.descriptor)
+    with netns() as other, serving(lab.node, CLOUD, 80, "the node"), serving(lab.node, LOCAL, 988, "podgate"):
+        lab.node.connect(SECOND, other, "eth0")
+        lab.node.run("ip", "addr", "add", "198.18.0.1/24", "dev", SECOND)
+        other.run("ip", "addr", "add", "198.18.0.2/24", "dev", "eth0")
+        other.run("ip", "route", "add", CLOUD, "via", "198.18.0.1")
+
+        def redirect(rules: NodeRules) -> None:
+            if backend == "nftables":
+                lab.node.run("nft", "-f", "-", text=nft_text(redirect_table(rules)))
+            else:
+                asyncio.run(bring(target, redirect_rules(rules, target.binary)))
+
+        try:
+            redirect(rules)
+            assert [asked(each, CLOUD, 80) for each in (other, lab.pod)] == ["the node", "podgate"]
+            redirect(RULES)
+            assert asked(other, CLOUD, 80) == "podgate"
+        finally:
+            redirect(NodeRules())
+            target.close()
+            lab.node.run("ip", "link", "del", SECOND)
+            lab.node.run("ip", "addr", "del", f"{CLOUD}/32", "dev", "lo")

@@ -31,6 +31,11 @@ READ: dict[str, tuple[tuple[Match, ...], Target | None, str]] = {
     "": ((), None, ""),
     "-d 10.0.0.0/8 -m comment --comment ip -j RETURN": ((inside("daddr", "10.0.0.0/8"),), Return(), "ip"),
     "-s 10.1.2.3 -j ACCEPT": ((inside("saddr", "10.1.2.3/32"),), Accept(), ""),
+    "-p tcp -d 10.1.2.3 --dport 80 -j ACCEPT": (
+        (TCP, PortIn("dport", ((80, 80),)), inside("daddr", "10.1.2.3/32")),
+        Accept(),
+        "",
+    ),
     "! -d 1.2.3.4/32 -p gre -j ACCEPT": (
         (inside("daddr", "1.2.3.4/32", negated=True), ProtocolIn(frozenset(("gre",)))),
         Accept(),
@@ -124,6 +129,7 @@ def test_addresses_of_ipv6() -> None:
     [
         ("--dport 80", "`--dport` is no option that can stand first"),
         ("-d", "`-d` needs one value"),
+        ("-d 10.0.0.1 --dport 80 -p tcp", "`-d` needs one value"),
         ("-d 10.0.0.0/8 10.0.0.0/8", "`-d` needs one value"),
         ("-d fd00::/8", "`fd00::/8` is not of IPv4"),
         ("-j", "`-j` needs the name of a target"),

@@ -42,7 +42,7 @@ def node_rules(settings: Settings, machine: Machine, labels: Mapping[str, str] |
         *(Refusal(address, ports) for address, ports in cloud.closed_ports),
         Refusal(LOCAL_ADDRESS),
     )
-    uplinks = (settings.uplink,) if settings.uplink else _uplinks(machine)
+    uplinks = settings.uplinks or _uplinks(machine)
     return NodeRules("open", "", LOCAL_ADDRESS, redirects, refusals, tuple(v4), uplinks, settings.node_users)
 
 

@@ -54,7 +54,11 @@ class Settings(Frozen, frozen=True):
         str, Option("the metadata server, by its address", metavar="http://ADDRESS[:PORT]", verbs=("run",))
     ] = "http://169.254.169.254"
     uplink: Annotated[
-        str | None, Option("the node's own network device; without it that of the default route", metavar="DEV")
+        str | None,
+        Option(
+            "the node's own network devices, separated by commas; without it those of the default routes",
+            metavar="DEV,…",
+        ),
     ] = None
     node_uids: Annotated[
         str,
@@ -131,6 +135,11 @@ class Settings(Frozen, frozen=True):
         return (int(first), int(last)) if self.node_uids else None
 
     @property
+    def uplinks(self) -> tuple[str, ...]:
+        """The devices of ``--uplink``; empty for those of the default routes."""
+        return _listed(self.uplink or "")
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """The other names that Host may have."""
         return _listed(self.host)
@@ -159,8 +168,9 @@ class Settings(Frozen, frozen=True):
                 ip_network(text)
             except ValueError:
                 yield f'--allow-from "{text}": is no CIDR; write it as 10.64.0.0/24, without host bits'
-        if self.uplink is not None and not _is_device(self.uplink):
-            yield f'--uplink "{self.uplink}": is no name of a network device; write one, as eth0'
+        for name in () if self.uplink is None else self.uplinks or ("",):
+            if not _is_device(name):
+                yield f'--uplink "{name}": is no name of a network device; write one, as eth0, or several as eth0,eth1'
         if self.node_uids and not _is_range(self.node_uids):
             yield f'--node-uids "{self.node_uids}": write FIRST-LAST, as 0-2999, with 0 in it: podgate itself is user 0'
         for name in self.hosts:

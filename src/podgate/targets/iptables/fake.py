@@ -182,6 +182,9 @@ class _Table:
             case "-A":
                 rule = self._checked(words, name)
                 self.chains[name] = (*self._rules(name), rule)
+            case "-I":
+                rule = self._checked(words, name)
+                self.chains[name] = (rule, *self._rules(name))
             case "-D":
                 self._delete(name, self._checked(words, name))
             case "-F":

@@ -137,7 +137,9 @@ class _Reader:
             if head == "-p" and words:  # options without their module
                 self._module(words)
                 return ProtocolIn(frozenset((_PROTOCOLS.get(words[0], words[0]),)), negated)
-            raise self._error(head, "needs one value")
+            if len(words) < 3 or not self._protocol():
+                raise self._error(head, "needs one value")
+            self._module([self._protocol(), *words[1:]])
         value = words[0]
         if head in _ADDRESSES:
             try:
@@ -151,6 +153,10 @@ class _Reader:
             name = f"{value[:-1]}*" if value.endswith("+") else value
             return InterfaceIn(_DIRECTIONS[head], frozenset((name,)), negated)
         return ProtocolIn(frozenset((_PROTOCOLS.get(value, value),)), negated)
+
+    def _protocol(self) -> str:
+        """Give the protocol, whose options may stand anywhere behind it; empty where there is none."""
+        return next((next(iter(each.protocols)) for each in self._matches if isinstance(each, ProtocolIn)), "")
 
     def _module(self, words: list[str]) -> None:
         """Read ``-m NAME OPTION…``; of a module that is not known, or with other options, keep the text."""
