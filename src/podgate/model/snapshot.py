@@ -40,6 +40,7 @@ class Watch(Frozen, frozen=True):
     Attributes:
         by_name: only single objects are needed, those that a compile names (``Compiled.wanted``), so that nobody needs
             the right to list all Secrets. A source that has everything at hand may give more.
+        by_leader: only the one of many processes needs it that leads; for the others it is absent.
     """
 
     kind: Kind[Any]
@@ -47,6 +48,7 @@ class Watch(Frozen, frozen=True):
     label_selector: str = ""
     field_selector: str = ""
     by_name: bool = False
+    by_leader: bool = False
 
 
 class Listed(Frozen, Generic[T], frozen=True):
@@ -58,7 +60,7 @@ class Listed(Frozen, Generic[T], frozen=True):
 class Absent(Frozen, frozen=True):
     """Why a kind cannot be listed; it is retried."""
 
-    why: Literal["not installed", "forbidden", "no source"]
+    why: Literal["not installed", "forbidden", "no source", "not leading"]
 
 
 class Snapshot(Frozen, frozen=True):

@@ -75,10 +75,11 @@ def origin(source: str | None, kubeconfig: str | None, context: str | None, envi
 
 
 class Following(Frozen, frozen=True):
-    """A source of objects, and how to tell it which single objects are wanted."""
+    """A source of objects, and how to tell it which single objects are wanted, and whether we lead."""
 
     source: Source[Snapshot]
     want: Callable[[frozenset[ObjectRef]], None]
+    lead: Callable[[bool], None]
 
 
 def follow(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str], report: Report) -> Following:
@@ -86,15 +87,15 @@ def follow(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str]
     match found:
         case Manifests(path):
             # A folder is at hand: all that it holds is given, wanted or not.
-            return Following(ManifestSource(path, watches), _all_the_same)
+            return Following(ManifestSource(path, watches), _all_the_same, _all_the_same)
         case Api():
             from podgate.kubeapi.connection import Connection  # noqa: PLC0415 - see the invariant
             from podgate.sources.kube.source import KubeSource  # noqa: PLC0415
 
             kube = KubeSource(Connection(access_of(found, environ)), watches, report=report)
-            return Following(kube, kube.want)
+            return Following(kube, kube.want, kube.lead)
         case _:
-            return Following(Constant(without_source(watches)), _all_the_same)
+            return Following(Constant(without_source(watches)), _all_the_same, _all_the_same)
 
 
 def load(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str]) -> Snapshot:
@@ -140,5 +141,5 @@ def access_of(found: Api, environ: Mapping[str, str]) -> "Access":
     return access
 
 
-def _all_the_same(_refs: frozenset[ObjectRef]) -> None:
-    """Do nothing about what is wanted."""
+def _all_the_same(_told: object) -> None:
+    """Do nothing about what is told."""

@@ -193,5 +193,39 @@ async def test_many_wanted_objects_share_a_stream_per_namespace() -> None:
             await poll_async(lambda: server.streams == 1)
 
 
+@in_loop
+async def test_what_a_leader_needs_is_watched_while_we_lead_and_read_afresh_each_time() -> None:
+    async with FakeApiServer().serving() as server:
+        server.objects.put("nodes", {"metadata": {"name": "n1"}})
+        server.objects.put("configmaps", config_map("one"))
+        async with running(server.url, Watch(NODE), Watch(CONFIG_MAP, by_leader=True)) as source:
+            await source.until(NODE, {"n1"})
+            await source.until(CONFIG_MAP, "not leading")
+            assert server.streams == 1
+            source.source.lead(True)
+            await source.until(CONFIG_MAP, {"one"})
+            source.source.lead(False)
+            await source.until(CONFIG_MAP, "not leading")
+            await poll_async(lambda: server.streams == 1)
+            server.objects.remove("configmaps", "one", "default")
+            server.objects.put("configmaps", config_map("two"))
+            seen = len(source.snapshots)
+            source.source.lead(True)
+            await source.until(CONFIG_MAP, {"two"})
+            assert "one" not in {ref.name for each in source.snapshots[seen:] for ref in each.objects(CONFIG_MAP)}
+
+
+@in_loop
+async def test_what_a_leader_needs_and_may_not_see_is_forbidden() -> None:
+    async with FakeApiServer().serving() as server:
+        server.forbidden = {("watch", "configmaps"), ("list", "configmaps")}
+        async with running(server.url, Watch(NODE), Watch(CONFIG_MAP, by_leader=True)) as source:
+            source.source.lead(True)
+            await source.until(CONFIG_MAP, "forbidden")
+            source.source.lead(False)
+            await source.until(CONFIG_MAP, "not leading")
+            await poll_async(lambda: source.trouble == "")
+
+
 def config_ref(name: str) -> ObjectRef:
     return ObjectRef("ConfigMap", name, "default")

@@ -40,6 +40,7 @@ class ObjectMeta(ApiStruct, frozen=True, rename="camel", gc=False):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     uid: str = ""
+    generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: tuple[OwnerReference, ...] = ()

@@ -54,15 +54,20 @@ class KubeSource:
         self._report = report
         self._pace = pace
         self._decoder = decoder
-        self.watchings = [Watching(watch, pace) for watch in dict.fromkeys(watches) if not watch.by_name]
+        self._by_leader = tuple(watch for watch in dict.fromkeys(watches) if watch.by_leader)
+        own = [watch for watch in dict.fromkeys(watches) if not (watch.by_name or watch.by_leader)]
+        self.watchings = [Watching(watch, pace) for watch in own]
         kinds = list(dict.fromkeys(watching.watch.kind.kind for watching in self.watchings))
         self._by_name = {
             watch.kind.kind: watch.kind for watch in watches if watch.by_name and watch.kind.kind not in kinds
         }
-        self._merging = {kind: Merging() for kind in (*kinds, *self._by_name)}
+        led = [watch.kind.kind for watch in self._by_leader]
+        self._merging = {kind: Merging() for kind in (*kinds, *self._by_name, *led)}
         self._wanted: frozenset[ObjectRef] = frozenset()
         self._named: dict[Watch, Watching] = {}
         self._retired: tuple[Watching, ...] = ()
+        self._leads, self._leads_changed = False, asyncio.Event()
+        self._led: tuple[Watching, ...] = ()
         self._tables: dict[str, Table[ObjectRef, Any]] = {}
         self._changed = asyncio.Event()
         self._wanted_changed = asyncio.Event()
@@ -74,12 +79,19 @@ class KubeSource:
             self._wanted_changed.set()
             self._changed.set()
 
+    def lead(self, leads: bool) -> None:
+        """Begin, or cease, to watch what a leader alone needs."""
+        self._leads = leads
+        self._leads_changed.set()
+
     async def values(self) -> AsyncIterator[Snapshot]:
         """Give the snapshot once it is whole, then each one that differs; whatever the API does, it never ends."""
         async with self._connection, asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._follow(each), name=_name(each.watch)) for each in self.watchings]
             if self._by_name:
                 tasks.append(group.create_task(self._follow_wanted(), name="wanted objects"))
+            if self._by_leader:
+                tasks.append(group.create_task(self._follow_led(), name="what a leader needs"))
             if not self.watchings:
                 self._changed.set()
             try:
@@ -101,9 +113,11 @@ class KubeSource:
         for kind, merging in self._merging.items():
             if kind in self._by_name:
                 kinds[kind] = self._single(kind, merging)
+            elif any(watch.kind.kind == kind for watch in self._by_leader):
+                kinds[kind] = self._of_leader(kind, merging)
             else:
                 kinds[kind] = merging([each for each in self.watchings if each.watch.kind.kind == kind])
-        everything = (*self.watchings, *self._named.values())
+        everything = (*self.watchings, *self._named.values(), *self._led)
         faults = tuple(watching.faults[ref] for watching in everything for ref in sorted(watching.faults))
         return Snapshot(kinds, faults, self._pending())
 
@@ -116,6 +130,11 @@ class KubeSource:
         found = {ref: entry.objects[ref] for ref in self._wanted if ref in entry.objects}
         self._tables[kind] = before.updated(found, [ref for ref in before if ref not in found])
         return Listed(self._tables[kind])
+
+    def _of_leader(self, kind: str, merging: Merging) -> Listed[Any] | Absent:
+        streams = [watching for watching in self._led if watching.watch.kind.kind == kind]
+        answered = bool(streams) and all(watching.answered for watching in streams)
+        return merging(streams) if answered else Absent("not leading")
 
     def _pending(self) -> frozenset[ObjectRef]:
         """Give the wanted objects about which the API has not answered yet."""
@@ -167,6 +186,26 @@ class KubeSource:
     def _tell(self, changed: bool) -> None:
         if changed:
             self._changed.set()
+
+    async def _follow_led(self) -> None:
+        """Watch what a leader needs while we lead, each time from the beginning."""
+        while True:
+            self._leads_changed.clear()
+            if self._leads:
+                self._led = tuple(Watching(watch, self._pace) for watch in self._by_leader)
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(self._follow(each), name=_name(each.watch)) for each in self._led]
+                    while self._leads:
+                        self._leads_changed.clear()
+                        await self._leads_changed.wait()
+                    for task in tasks:
+                        task.cancel()
+                for watching in self._led:
+                    self._report(_name(watching.watch), "")
+                self._led = ()
+                self._changed.set()
+            else:
+                await self._leads_changed.wait()
 
     async def _follow_wanted(self) -> None:
         """Run the streams of single objects, as many and for as long as they are wanted."""
