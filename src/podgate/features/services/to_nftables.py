@@ -1,0 +1,237 @@
+"""to_nftables: the Services of one family as one nftables table.
+
+Here: chains, rules and their order. Not here: the maps and what a Service puts into them (layout.py), how rules are
+said (phrases.py).
+Invariant: rules depend on options of the node and on which numbers of endpoints are in use, never on a Service; a
+packet that belongs to no Service is neither marked nor translated.
+
+The first packet of a connection meets, before its destination is translated, the chain ``new-connections``: what may
+not use an address is dropped, what has no endpoint is refused. Then ``services`` dispatches it to its bucket's chain.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses
+from typing import Final
+
+from podgate.features.services import layout
+from podgate.features.services.intent import FamilyIntent, NodeWide
+from podgate.features.services.layout import Bucket, buckets_in_use, items_of, own_endpoints
+from podgate.features.services.phrases import (
+    FROM_ELSEWHERE,
+    FROM_THIS_NODE,
+    MASQUERADE,
+    NEW,
+    TO_THIS_NODE,
+    TRANSLATED,
+    Phrase,
+    Speaker,
+    clear_mark,
+    go,
+    marked,
+    not_through,
+    set_mark,
+)
+from podgate.model.machine import Family
+from podgate.model.table import Table, counted, mapped, spread
+from podgate.targets.nftables.elements import MEMBER, Data, Element, interval
+from podgate.targets.nftables.state import DSTNAT, SRCNAT, Chain, Hook, Rule, State
+
+TABLE: Final = "podgate-services"
+BEFORE_DNAT: Final = DSTNAT - 10
+"""Where new connections are judged: connection tracking knows them (-200), nothing is translated yet (-100)."""
+
+_LEGEND: Final = "made by podgate services; remove it with: podgate services clean"
+
+
+def table_name(proxy_name: str) -> str:
+    """Give the name of the tables of a proxy: its own where Services choose it by ``service-proxy-name``."""
+    return f"{TABLE}-{proxy_name}" if proxy_name else TABLE
+
+
+class Writer:
+    """Writes the state of one family; remembers the elements that it made last (see ``Table``)."""
+
+    def __init__(self, family: Family) -> None:
+        self._family: Family = family
+        self._forget(masquerade_all=False)
+
+    def _forget(self, *, masquerade_all: bool) -> None:
+        self._masquerade_all = masquerade_all
+        self._items = spread(items_of(masquerade_all=masquerade_all))
+        self._buckets = counted(buckets_in_use(masquerade_all=masquerade_all))
+        self._own = counted(own_endpoints)
+        self._own_elements = mapped[Element, int, Data](_member)
+        self._written: tuple[NodeWide, tuple[Bucket, ...], tuple[Chain, ...]] | None = None
+
+    def __call__(self, intent: FamilyIntent | None, proxy_name: str = "") -> State:
+        """Give the state; a family that is off has no table."""
+        name = table_name(proxy_name)
+        if intent is None:
+            self._forget(masquerade_all=False)
+            return State.absent(self._family, name)
+        if intent.node.masquerade_all != self._masquerade_all:
+            self._forget(masquerade_all=intent.node.masquerade_all)
+        buckets = _with_variants(self._buckets(intent.ports))
+        elements: dict[str, Table[Element, Data]] = {
+            **self._items(intent.ports),
+            layout.OWN_ENDPOINTS: self._own_elements(self._own(intent.ports)),
+            **_node_elements(intent.node),
+            layout.BUCKETS: Table.of({each.key: f"goto {each.chain}" for each in buckets}),
+        }
+        return State(
+            family=self._family,
+            name=name,
+            comment=_LEGEND,
+            sets=layout.declarations(self._family),
+            chains=self._chains(intent.node, buckets),
+            elements={name: held for name, held in elements.items() if held},
+        )
+
+    def _chains(self, node: NodeWide, buckets: tuple[Bucket, ...]) -> tuple[Chain, ...]:
+        """Give the chains, the same ones as long as nothing that they depend on changes."""
+        if self._written is None or self._written[:2] != (node, buckets):
+            self._written = (node, buckets, tuple(_Chains(self._family, node).all(buckets)))
+        return self._written[2]
+
+
+def _member(_element: bytes, _count: int) -> Data:
+    return MEMBER
+
+
+def _with_variants(used: Iterable[Bucket]) -> tuple[Bucket, ...]:
+    """Give all buckets that need a chain: each with and without masquerade, and a sticky one's plain one."""
+    found = set()
+    for each in used:
+        for sticky in {0, each.sticky}:
+            found |= {Bucket(each.size, each.local, masqueraded, sticky) for masqueraded in (False, True)}
+    return tuple(sorted(found))
+
+
+def _node_elements(node: NodeWide) -> dict[str, Table[Element, Data]]:
+    return {
+        layout.NODE_PORT_IPS: Table.of(dict.fromkeys(node.node_port_ips or (), MEMBER)),
+        layout.SERVICE_RANGES: _intervals(node.service_ranges),
+        layout.POD_RANGES: _intervals(node.local.ranges),
+    }
+
+
+def _intervals(ranges: Collection[str]) -> Table[Element, Data]:
+    four = [IPv4Network(each) for each in ranges if ":" not in each]
+    six = [IPv6Network(each) for each in ranges if ":" in each]
+    return Table.of({interval(each): MEMBER for each in (*collapse_addresses(four), *collapse_addresses(six))})
+
+
+class _Chains:
+    """The chains of one family on one node."""
+
+    def __init__(self, family: Family, node: NodeWide) -> None:
+        self._node = node
+        self._say = Speaker(family)
+
+    def all(self, buckets: Iterable[Bucket]) -> Iterator[Chain]:
+        """Give every chain."""
+        judge = NEW + go("jump new-connections")
+        translate = go("jump services")
+        yield self._base("judge-arriving", Hook("filter", "prerouting", BEFORE_DNAT), judge)
+        yield self._base("judge-own", Hook("filter", "output", BEFORE_DNAT), judge)
+        yield self._base("translate-arriving", Hook("nat", "prerouting", DSTNAT), translate)
+        yield self._base("translate-own", Hook("nat", "output", DSTNAT), translate)
+        yield Chain("leaving", tuple(self._leaving()), Hook("nat", "postrouting", SRCNAT))
+        yield Chain("new-connections", tuple(self._new_connections()))
+        yield Chain("new-to-node-ports", tuple(self._new_to_node_ports()))
+        yield Chain("services", (*self._dispatch(node_port=False), self._to_node_ports("node-ports")))
+        yield Chain("node-ports", tuple(self._dispatch(node_port=True)))
+        for bucket in buckets:
+            yield Chain(bucket.chain, tuple(self._bucket(bucket)))
+
+    @staticmethod
+    def _base(name: str, hook: Hook, only: Phrase) -> Chain:
+        return Chain(name, (only.because("of every Service"),), hook)
+
+    def _leaving(self) -> Iterator[Rule]:
+        bit = self._node.mark
+        yield (marked(bit) + clear_mark(bit) + MASQUERADE).because("replies must come back through this node")
+        yield (TRANSLATED + self._say.from_itself() + MASQUERADE).because(
+            "an endpoint that reached itself would answer itself"
+        )
+
+    def _outside(self) -> Phrase:
+        """Match traffic from outside the cluster: neither Pods' nor this node's own."""
+        return self._not_pods() + FROM_ELSEWHERE
+
+    def _not_pods(self) -> Phrase:
+        local = self._node.local
+        if local.ranges:
+            return self._say.source_in(layout.POD_RANGES, negated=True)
+        return not_through(local.interface) if local.interface else Phrase("", ())
+
+    def _new_connections(self) -> Iterator[Rule]:
+        say = self._say
+        guarded = say.service_in(layout.GUARDED) + say.source_not_allowed() + go("drop")
+        yield guarded.because("loadBalancerSourceRanges leaves the sender out")
+        yield (self._outside() + say.service_in(layout.OUTSIDE_DROPPED) + go("drop")).because(
+            "externalTrafficPolicy Local, and no endpoint on this node"
+        )
+        yield (say.service_in(layout.DROPPED) + go("drop")).because(
+            "internalTrafficPolicy Local, and no endpoint on this node"
+        )
+        yield (say.service_in(layout.REJECTED) + say.reject()).because("the Service has no endpoint")
+        yield (say.known_service() + go("return")).because("the Service has endpoints")
+        yield (say.destination_in(layout.CLUSTER_IPS) + say.reject()).because("the Service has no such port")
+        yield (say.destination_in(layout.SERVICE_RANGES) + go("drop")).because("no Service has this cluster IP")
+        yield self._to_node_ports("new-to-node-ports")
+
+    def _new_to_node_ports(self) -> Iterator[Rule]:
+        say = self._say
+        yield (self._outside() + say.port_in(layout.OUTSIDE_DROPPED_NODE_PORTS) + go("drop")).because(
+            "externalTrafficPolicy Local, and no endpoint on this node"
+        )
+        yield (say.port_in(layout.REJECTED_NODE_PORTS) + say.reject()).because("the Service has no endpoint")
+
+    def _to_node_ports(self, chain: str) -> Rule:
+        which = self._say.not_loopback()
+        if self._node.node_port_ips is not None:
+            which = self._say.destination_in(layout.NODE_PORT_IPS)
+        return (TO_THIS_NODE + which + go(f"jump {chain}")).because("node ports")
+
+    def _dispatch(self, *, node_port: bool) -> Iterator[Rule]:
+        say = self._say
+        yield (self._outside() + say.dispatch_outside(node_port=node_port)).because(
+            "externalTrafficPolicy Local: from outside, to endpoints on this node"
+        )
+        if self._node.local:
+            yield (self._not_pods() + say.dispatch(node_port=node_port, masqueraded=True)).because(
+                "not from a Pod: replies must come back through this node"
+            )
+        else:
+            local = say.under_local_policy(node_port=node_port)
+            yield (FROM_THIS_NODE + local + say.dispatch(node_port=node_port, masqueraded=True)).because(
+                "from this node, to endpoints anywhere"
+            )
+        yield say.dispatch(node_port=node_port).because("to the Service's endpoints")
+
+    def _bucket(self, bucket: Bucket) -> Iterator[Rule]:
+        say = self._say
+        if bucket.masqueraded:
+            plain = Bucket(bucket.size, bucket.local, masqueraded=False, sticky=bucket.sticky)
+            yield (set_mark(self._node.mark) + go(f"goto {plain.chain}")).because("leaves with the node's address")
+            return
+        ways = (False, True)
+        if not bucket.sticky:
+            for node_port in ways:
+                yield say.translate(bucket, node_port=node_port).because(_to(bucket, node_port=node_port))
+            return
+        for node_port in ways:
+            yield say.stay(bucket, node_port=node_port).because("the client's last endpoint, if it still is one")
+        for node_port in ways:
+            yield say.forget(node_port=node_port).because("it is none any more")
+        for node_port in ways:
+            yield say.translate_and_remember(bucket, node_port=node_port).because(_to(bucket, node_port=node_port))
+        without = Bucket(bucket.size, bucket.local)
+        yield go(f"goto {without.chain}").because("no room to remember the client")
+
+
+def _to(bucket: Bucket, *, node_port: bool) -> str:
+    where = " on this node" if bucket.local else ""
+    how = "a node port" if node_port else "an address"
+    return f"by {how}, to one of {bucket.size} endpoints{where}"
