@@ -9,7 +9,15 @@ from podgate.joints import Inputs
 from podgate.model.frozen import file_ref
 from podgate.model.problems import Problem
 
-FORBIDDEN = ("yaml", "podgate.kubeapi", "podgate.model.kinds", "podgate.sources.manifests", "aiohttp", "http.server")
+FORBIDDEN = (
+    "yaml",
+    "podgate.kubeapi",
+    "podgate.model.kinds",
+    "podgate.sources.manifests",
+    "aiohttp",
+    "h11",
+    "http.server",
+)
 
 
 def test_the_process_loads_nothing_heavy() -> None:
