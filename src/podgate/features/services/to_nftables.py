@@ -118,7 +118,8 @@ def _node_elements(node: NodeWide) -> dict[str, Table[Element, Data]]:
 def _intervals(ranges: Collection[str]) -> Table[Element, Data]:
     four = [IPv4Network(each) for each in ranges if ":" not in each]
     six = [IPv6Network(each) for each in ranges if ":" in each]
-    return Table.of({interval(each): MEMBER for each in (*collapse_addresses(four), *collapse_addresses(six))})
+    networks: list[IPv4Network | IPv6Network] = [*collapse_addresses(four), *collapse_addresses(six)]
+    return Table.of({interval(each): MEMBER for each in networks})
 
 
 class _Chains:
