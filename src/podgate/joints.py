@@ -161,13 +161,13 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
         empty: the state in which nothing is ours; what ``clean`` wants.
         after: steps that must have committed this generation first.
         resync: seconds between full reads when nothing happens, by the feature's states; None for never.
-        spread: seconds, by the feature's states, of which an attempt waits a random part, so that many nodes do not
-            write at once; what changes meanwhile is written with it.
         essential: False for a step that only takes away what is not wanted any more: the feature is ready, and what
             is to be kept is kept, also while it fails.
         in_process: what it programs lives and dies with this process, as a socket: a refused key ends ``run`` with exit
             code 1.
         live: metrics of what it programs, read when somebody asks.
+        spread: seconds, by the feature's states, of which an attempt waits a random part, so that many nodes do not
+            write at once; what changes meanwhile is written with it.
     """
 
     name: str
@@ -177,10 +177,10 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     after: tuple[str, ...] = ()
     followers: tuple[Follower[StatesT], ...] = ()
     resync: Callable[[StatesT], float | None] = lambda _states: None
-    spread: Callable[[StatesT], float] = lambda _states: 0.0
     essential: bool = True
     in_process: bool = False
     live: Callable[[], Iterable[Reading]] = tuple
+    spread: Callable[[StatesT], float] = lambda _states: 0.0
 
 
 SettingsT = TypeVar("SettingsT")
