@@ -46,15 +46,39 @@ class ObjectMeta(ApiStruct, frozen=True, rename="camel", gc=False):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
+class Named(Protocol):
+    """The metadata of any object, as far as it says which object that is, and which version of it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace; empty for none."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """What tells it from an earlier object of its name; empty outside of an API."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """Counts the changes of its spec; 0 where nobody counts."""
+        ...
+
+
 class ApiObject(Protocol):
     """Any object of the API, as far as its metadata goes."""
 
     @property
-    def metadata(self) -> ObjectMeta:
-        """Its metadata."""
+    def metadata(self) -> Named:
+        """Its metadata: ObjectMeta, or a slimmer struct of a kind that there are very many of."""
         ...
 
 
-def ref_of(kind: Kind[Any], metadata: ObjectMeta) -> ObjectRef:
+def ref_of(kind: Kind[Any], metadata: Named) -> ObjectRef:
     """Give the reference to an object of this kind; a cluster-wide kind has no namespace."""
     return ObjectRef(kind=kind.kind, name=metadata.name, namespace=metadata.namespace if kind.namespaced else "")

@@ -1,4 +1,4 @@
-"""Nodes, as far as their addresses and Pod ranges go.
+"""Nodes, as far as their addresses, Pod ranges and taints go.
 
 Here: the Node struct and its Kind value. Not here: what this machine itself has (podgate.model.machine).
 Invariant: ranges and addresses are the API's text; who uses one parses it, and complains about that object.
@@ -19,11 +19,18 @@ class NodeAddress(ApiStruct, frozen=True, rename="camel", gc=False):
     address: str = ""
 
 
+class Taint(ApiStruct, frozen=True, rename="camel", gc=False):
+    """A mark on a node that keeps Pods away, or says what is done with it."""
+
+    key: str = ""
+
+
 class NodeSpec(ApiStruct, frozen=True, rename="camel", gc=False):
     """``podCIDR`` is the first of ``podCIDRs``; older objects have only the former. Use ``Node.pod_ranges``."""
 
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
     pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeStatus(ApiStruct, frozen=True, rename="camel", gc=False):
