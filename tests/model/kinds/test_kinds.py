@@ -74,7 +74,7 @@ def test_an_object_of_the_api_decodes(text: bytes, decodes_to: type[ApiStruct], 
 def test_equal_objects_encode_back_to_the_api_s_names() -> None:
     text = b'{"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]},"status":{"addresses":[]}}'
     encoded = msgspec.to_builtins(msgspec.json.decode(text, type=Node))
-    assert set(encoded["spec"]) == {"podCIDR", "podCIDRs"}
+    assert set(encoded["spec"]) == {"podCIDR", "podCIDRs", "taints"}
     assert set(encoded["metadata"]) >= {"creationTimestamp", "deletionTimestamp", "ownerReferences"}
 
 
