@@ -143,11 +143,16 @@ class Target(Protocol[S, P]):
 class Follower(Protocol[S_contra]):
     """Acts on a change of the feature's states, and has no desired state of its own: conntrack."""
 
-    async def follow(self, before: S_contra, after: S_contra) -> str:
+    @property
+    def from_start(self) -> bool:
+        """Whether it acts on the first commit of a process too, when nobody knows what was there before."""
+        ...
+
+    async def follow(self, before: S_contra | None, after: S_contra) -> str:
         """Act on a change that its step has committed, and say what was done; empty for nothing.
 
-        Raising ApplyError has it retried, on its own. The first commit of a process is no change: what was there before
-        is not known.
+        Raising ApplyError has it retried, on its own. ``before`` is None at the first commit of a process, which only a
+        follower ``from_start`` is told of.
         """
         ...
 

@@ -95,7 +95,8 @@ class FakeTarget:
 
 
 class FakeFollower:
-    def __init__(self) -> None:
+    def __init__(self, *, from_start: bool = False) -> None:
+        self.from_start = from_start
         self.followed: list[tuple[Any, Any]] = []
         self.fail = 0
 

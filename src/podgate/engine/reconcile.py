@@ -257,7 +257,7 @@ class StepTask(Generic[StatesT, S, P]):
         self._note_refusals(plan, refused, full=full)
         self._report.applied(Applied(step.name, generation, str(plan) if plan else "", loop.time() - started, healed))
         board.commit(step.name, generation)
-        if changed and self._states is not None:
+        if changed or self._states is None:
             for follower in self._followers:
                 follower.follow(self._states, compiled.states)
         self._states = compiled.states
@@ -282,11 +282,13 @@ class FollowerTask(Generic[StatesT]):
         self._step = step
         self._report = report
         self._jitter = jitter
-        self._todo: tuple[StatesT, StatesT] | None = None
+        self._todo: tuple[StatesT | None, StatesT] | None = None
         self._bell = asyncio.Event()
 
-    def follow(self, before: StatesT, after: StatesT) -> None:
+    def follow(self, before: StatesT | None, after: StatesT) -> None:
         """Note a committed change; the oldest ``before`` that was not followed stays."""
+        if before is None and not self._follower.from_start:
+            return
         self._todo = (self._todo[0] if self._todo is not None else before, after)
         self._bell.set()
 
@@ -314,7 +316,7 @@ class FollowerTask(Generic[StatesT]):
                     self._report.followed(self._step, done)
                 pace = pace.committed(loop.time(), healed=False)
 
-    def _retry(self, before: StatesT, after: StatesT) -> None:
+    def _retry(self, before: StatesT | None, after: StatesT) -> None:
         newest = after if self._todo is None else self._todo[1]
         self._todo = (before, newest)
         self._bell.set()
