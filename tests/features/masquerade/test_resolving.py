@@ -12,7 +12,6 @@ from podgate.features.masquerade.policies import WrittenPolicy
 from podgate.features.masquerade.policy import MasqueradePolicy, policy_ref
 from podgate.features.masquerade.port_room import PORTS_PER_POD, port_problems
 from podgate.features.masquerade.prefixes import Span
-from podgate.features.masquerade.remembering import Remembered
 from podgate.features.masquerade.resolving import missing_addresses
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
 from podgate.features.masquerade.to_nftables import Writer
@@ -22,6 +21,7 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.nodes import Node, NodeSpec
 from podgate.model.kinds.pods import Pod, PodSpec, PodStatus
+from podgate.model.remembering import Remembered
 from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.model.table import Table, changes
 from podgate.targets.nftables.diff import diff

@@ -37,7 +37,6 @@ from podgate.features.masquerade.policies import WrittenPolicy
 from podgate.features.masquerade.port_room import port_problems
 from podgate.features.masquerade.prefixes import Entry
 from podgate.features.masquerade.reading import EMPTY_LIST, Reading, Text, read
-from podgate.features.masquerade.remembering import Remembered
 from podgate.features.masquerade.resolving import Place, Resolver, missing_addresses
 from podgate.features.masquerade.settings import Settings
 from podgate.joints import Compiled, Inputs
@@ -48,6 +47,7 @@ from podgate.model.kinds.pods import POD, Pod
 from podgate.model.machine import Family, Machine
 from podgate.model.options import did_you_mean
 from podgate.model.problems import Problem, problems_by_object
+from podgate.model.remembering import Remembered
 from podgate.model.table import Table, mapped
 
 KEPT: Final = "config.json"

@@ -19,8 +19,8 @@ from podgate.features.masquerade.intent import (
     Translation,
 )
 from podgate.features.masquerade.prefixes import Entry, Interval, Span, family_of, kept, resolve
-from podgate.features.masquerade.remembering import Remembered
 from podgate.model.machine import Family
+from podgate.model.remembering import Remembered
 
 
 class Fallback(Translation, frozen=True):

@@ -15,11 +15,11 @@ import msgspec
 
 from podgate.features.masquerade.policies import PolicyReading, WrittenPolicy, in_order, read_policy
 from podgate.features.masquerade.policy import MASQUERADE_POLICY, MasqueradePolicy, policy_ref
-from podgate.features.masquerade.remembering import Remembered
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.machine import Family
 from podgate.model.problems import Problem
+from podgate.model.remembering import Remembered
 from podgate.model.snapshot import Absent, Snapshot
 from podgate.model.table import Table, mapped
 

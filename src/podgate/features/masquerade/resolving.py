@@ -16,13 +16,13 @@ from podgate.features.masquerade.own_pods import from_pod, is_own
 from podgate.features.masquerade.policies import WrittenPolicy
 from podgate.features.masquerade.ports import Ports
 from podgate.features.masquerade.prefixes import Entry, Interval, Span, family_of, find, merged, resolve
-from podgate.features.masquerade.remembering import Remembered
 from podgate.features.masquerade.selecting import Labelled, PodSelection
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.config import NAMESPACE, Namespace
 from podgate.model.kinds.pods import Pod
 from podgate.model.machine import Family
 from podgate.model.problems import Problem
+from podgate.model.remembering import Remembered
 from podgate.model.table import Table, grouped, mapped
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]
