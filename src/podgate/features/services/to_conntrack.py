@@ -1,0 +1,78 @@
+"""to_conntrack: which tracked UDP flows lead to something that does not serve a Service any more.
+
+Here: the judge of a flow after a commit. Not here: listing and deleting (targets/conntrack).
+Invariant: only a flow whose answers come from no serving endpoint goes; one that nobody translated goes only if its
+Service has endpoints now, which it then reaches. What serves, terminating or not, keeps its flows.
+
+TCP is left alone: its peers notice, and a connection to a terminating Pod is to end by itself.
+"""
+
+from collections.abc import Callable, Mapping
+from ipaddress import ip_network
+
+from podgate.features.services.intent import FamilyIntent, ServicePort
+from podgate.model.frozen import ObjectRef
+from podgate.model.table import Table, changes
+
+Destination = tuple[bytes, int]
+"""Packed address and port; the address of node ports is empty."""
+
+FlowJudge = Callable[[bytes, int, bytes, int], bool]
+"""Says whether a UDP flow must go: the destination and port of its first packet, and who answers, with its port."""
+
+
+def destinations_of(port: ServicePort) -> list[Destination]:
+    """Give where a port's first packets are sent to."""
+    found = [(address, port.port) for address in (port.cluster_ip, *port.external)]
+    return [*found, (b"", port.node_port)] if port.node_port else found
+
+
+def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: frozenset[bytes]) -> FlowJudge | None:
+    """Give the judge of a commit; None where it concerns no UDP flow.
+
+    Args:
+        before: what was committed earlier; None at a start, when all flows to Services are looked at, and those of
+            Services that went while nobody watched are known by the ranges of cluster IPs.
+        after: what is committed now.
+        own: this node's addresses, packed: node ports are open on them alone.
+    """
+    had = before.ports if before else Table[ObjectRef, tuple[ServicePort, ...]]()
+    serving: dict[Destination, frozenset[bytes]] = {}
+    come: dict[Destination, frozenset[bytes]] = {}
+    for change in changes(had, after.ports):
+        for port in change.old or ():
+            if port.protocol == "udp":
+                serving.update(dict.fromkeys(destinations_of(port), frozenset()))
+        for port in change.new or ():
+            if port.protocol == "udp":
+                come.update(dict.fromkeys(destinations_of(port), frozenset(port.serving)))
+    serving.update(come)  # an address that went from one Service to another leads to the other's endpoints
+    ranges = _ranges(after) if before is None else ()
+    return _judge(serving, own, ranges) if serving or ranges else None
+
+
+def _ranges(intent: FamilyIntent) -> tuple[tuple[bytes, bytes], ...]:
+    networks = [ip_network(each) for each in intent.node.service_ranges]
+    return tuple((each.network_address.packed, each.broadcast_address.packed) for each in networks)
+
+
+def _judge(
+    serving: Mapping[Destination, frozenset[bytes]], own: frozenset[bytes], ranges: tuple[tuple[bytes, bytes], ...]
+) -> FlowJudge:
+    nothing: frozenset[bytes] = frozenset()
+
+    def is_stale(destination: bytes, port: int, answerer: bytes, answerer_port: int) -> bool:
+        endpoints = serving.get((destination, port))
+        if endpoints is None and destination in own:
+            endpoints = serving.get((b"", port))
+        if endpoints is None:
+            if not any(first <= destination <= last for first, last in ranges):
+                return False
+            endpoints = nothing
+        if answerer + answerer_port.to_bytes(2, "big") in endpoints:
+            return False
+        was_translated = (answerer, answerer_port) != (destination, port)
+        # One that was not was opened while there was no endpoint, and would never meet one that comes.
+        return was_translated or bool(endpoints)
+
+    return is_stale

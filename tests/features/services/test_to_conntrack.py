@@ -1,0 +1,116 @@
+"""Which UDP flows a commit deletes, as a table: reports 1 to 7 of kube-proxy's conntrack history among the rows."""
+
+from ipaddress import ip_address
+
+import pytest
+
+from podgate.features.services.intent import FamilyIntent, NodeWide, ServicePort
+from podgate.features.services.to_conntrack import judge_of
+from podgate.model.frozen import ObjectRef
+from podgate.model.table import Table
+
+NODE = frozenset({ip_address("192.0.2.1").packed})
+RANGE = ("10.96.0.0/16",)
+
+
+def packed(text: str) -> tuple[bytes, int]:
+    address, _, port = text.rpartition(":")
+    return ip_address(address).packed, int(port)
+
+
+def endpoint(text: str) -> bytes:
+    address, port = packed(text)
+    return address + port.to_bytes(2, "big")
+
+
+def dns(*serving: str, protocol: str = "udp", node_port: int = 0, external: str = "") -> ServicePort:
+    return ServicePort(
+        "kube-system/dns:dns",
+        "tcp" if protocol == "tcp" else "udp",
+        53,
+        ip_address("10.96.0.10").packed,
+        external=(ip_address(external).packed,) if external else (),
+        node_port=node_port,
+        serving=tuple(sorted(map(endpoint, serving))),
+    )
+
+
+def intent(*ports: ServicePort) -> FamilyIntent:
+    table = Table.of({ObjectRef("Service", "dns", "kube-system"): ports} if ports else {})
+    return FamilyIntent("ip", NodeWide(service_ranges=RANGE), table)
+
+
+A, B = "10.1.0.1:5353", "10.1.0.2:5353"
+SERVICE, UNUSED = "10.96.0.10:53", "10.96.7.7:53"
+
+CASES = {
+    # what changed: (before, after, first sent to, answered by, whether it goes)
+    "an endpoint went": (intent(dns(A, B)), intent(dns(B)), SERVICE, A, True),
+    "the other one stays": (intent(dns(A, B)), intent(dns(B)), SERVICE, B, False),
+    "all endpoints went (139628)": (intent(dns(A)), intent(dns()), SERVICE, A, True),
+    "the Service went (141371)": (intent(dns(A)), intent(), SERVICE, A, True),
+    "the first endpoint came, the flow was never translated (48370)": (
+        *(intent(dns()), intent(dns(A))),
+        *(SERVICE, SERVICE, True),
+    ),
+    "no endpoint came, so it would gain nothing (105657)": (
+        *(intent(dns()), intent(dns(external="203.0.113.9"))),
+        *(SERVICE, SERVICE, False),
+    ),
+    "the port of the endpoint changed": (intent(dns(A)), intent(dns("10.1.0.1:53")), SERVICE, A, True),
+    "by an external address": (
+        *(intent(dns(A, external="203.0.113.9")), intent(dns(B, external="203.0.113.9"))),
+        *("203.0.113.9:53", A, True),
+    ),
+    "an external address went": (
+        *(intent(dns(A, external="203.0.113.9")), intent(dns(A))),
+        *("203.0.113.9:53", A, True),
+    ),
+    "by the node's address and a node port": (
+        *(intent(dns(A, node_port=30053)), intent(dns(B, node_port=30053))),
+        *("192.0.2.1:30053", A, True),
+    ),
+    "a Pod that listens on the same number itself": (
+        *(intent(dns(A, node_port=30053)), intent(dns(B, node_port=30053))),
+        *("10.1.0.9:30053", "10.1.0.9:30053", False),
+    ),
+    "another Service": (intent(dns(A)), intent(dns(B)), "10.96.0.11:53", A, False),
+    "at a start: does not serve any more (125467)": (None, intent(dns(B)), SERVICE, A, True),
+    "at a start: serves still (122740)": (None, intent(dns(B)), SERVICE, B, False),
+    "at a start: of a Service that is gone": (None, intent(dns(B)), UNUSED, A, True),
+    "at a start: to nobody's address outside the ranges": (None, intent(dns(B)), "10.1.0.9:53", "10.1.0.9:53", False),
+    "later: an unknown address of the ranges": (intent(dns(A)), intent(dns(B)), UNUSED, A, False),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sent_to", "answered_by", "goes"), CASES.values(), ids=[name.split(":")[0] for name in CASES]
+)
+def test_a_flow_goes_if_it_leads_to_what_does_not_serve(
+    before: FamilyIntent | None, after: FamilyIntent, sent_to: str, answered_by: str, *, goes: bool
+) -> None:
+    judge = judge_of(before, after, NODE)
+    assert judge is not None
+    assert judge(*packed(sent_to), *packed(answered_by)) is goes
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (intent(dns(A)), intent(dns(A))),
+        (intent(dns(A, protocol="tcp")), intent(dns(B, protocol="tcp"))),
+    ],
+    ids=["nothing changed", "TCP alone changed"],
+)
+def test_no_flow_is_looked_at_for_what_concerns_none(before: FamilyIntent, after: FamilyIntent) -> None:
+    assert judge_of(before, after, NODE) is None
+
+
+def test_an_address_that_moves_to_another_service_leads_to_the_endpoints_of_that() -> None:
+    one, other = ObjectRef("Service", "one", "x"), ObjectRef("Service", "other", "x")
+    before = FamilyIntent("ip", ports=Table.of({one: (dns(A),)}))
+    after = FamilyIntent("ip", ports=Table.of({other: (dns(B),)}))
+    judge = judge_of(before, after, NODE)
+    assert judge is not None
+    assert judge(*packed(SERVICE), *packed(A))
+    assert not judge(*packed(SERVICE), *packed(B))
