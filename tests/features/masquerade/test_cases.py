@@ -2,7 +2,7 @@
 
 from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import pytest
@@ -18,6 +18,7 @@ from podgate.features.masquerade.prefixes import networks_of
 from podgate.features.masquerade.resolving import namespace_labels
 from podgate.features.masquerade.senders import namespace_of, sender_of
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
+from podgate.features.masquerade.to_kubernetes import PolicyTelling
 from podgate.features.masquerade.to_nftables import Writer
 from podgate.joints import Compiled, ForeignRule, Inputs
 from podgate.model.documents import locate, parse
@@ -40,7 +41,13 @@ OTHERS = ("agent_text",)
 CASES = read_cases(
     *sorted(path for path in (Path(__file__).parent / "cases").glob("*.case") if path.stem not in OTHERS)
 )
-EXPECTED = ("outcome", "own", "rules", "explain", "check")
+EXPECTED = ("outcome", "own", "rules", "explain", "check", "status")
+
+
+class Whole(NamedTuple):
+    """States that hold an intent, as those of all back ends do."""
+
+    intent: Intent
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -53,6 +60,8 @@ def test_case(case: Case) -> None:
 def actual(case: Case, name: str, lines: list[str]) -> list[str]:
     """Give what the product says, in the form of an expected section."""
     inputs = inputs_of(case)
+    if name == "status":
+        return standings(case, inputs)
     compiled = Compiler(settings_of(case), lambda intent: intent)(inputs)
     if name == "outcome":
         return outcome(compiled, inputs)
@@ -64,6 +73,21 @@ def actual(case: Case, name: str, lines: list[str]) -> list[str]:
     if name == "explain":
         return [f"{question.strip()} -> {answered(question, compiled.states, inputs)}" for question in questions(lines)]
     return [printed(problem, inputs) for problem in check(compiled.states, inputs, foreign_of(case))] or ["nothing"]
+
+
+def standings(case: Case, inputs: Inputs) -> list[str]:
+    """Write each policy's conditions, and what this node does instead of what it says."""
+    compiled = Compiler(settings_of(case), Whole)(inputs)
+    tells = PolicyTelling()
+    conditions, instead = tells.conditions(compiled, inputs), tells.instead(compiled, inputs)
+    lines = []
+    for ref in sorted(conditions):
+        lines += [
+            f"{ref.name}: {each.type} {each.holds} {each.reason}{f': {each.message}' if each.message else ''}"
+            for each in conditions[ref]
+        ]
+        lines += [f"{ref.name}: here {instead[ref]}"] if ref in instead else []
+    return lines
 
 
 def outcome(compiled: Compiled[Intent], inputs: Inputs) -> list[str]:

@@ -38,6 +38,7 @@ from podgate.features.masquerade.senders import namespace_of, sender_of
 from podgate.features.masquerade.settings import Settings
 from podgate.features.masquerade.to_conntrack import judge_of
 from podgate.features.masquerade.to_iptables import KEPT_CHAINS, OWNERS, kept_spans, recorded_chains
+from podgate.features.masquerade.to_kubernetes import PolicyTelling
 from podgate.features.masquerade.to_nftables import KEEP, TABLE
 from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Step
 from podgate.linux.iptables import hinted_binary
@@ -64,6 +65,7 @@ class Masquerade:
 
     name = "masquerade"
     settings = Settings
+    tells = PolicyTelling()
 
     def __init__(self) -> None:
         # Looked up once, so that the compiler and the steps of a process agree whatever a kubelet does meanwhile.

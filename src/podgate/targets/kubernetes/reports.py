@@ -1,0 +1,197 @@
+"""Reports: what each node says that it applies, and what becomes of that in the status of objects. Pure.
+
+Here: a node's report, the status that a leader makes of all reports, Events of problems. Not here: which conditions an
+object has (features/<name>/to_kubernetes.py), who leads (leading.py).
+Invariant: a node writes its own report alone and a leader the statuses, so that the number of writes to one object does
+not grow with the number of nodes.
+
+Conventions: kubernetes.io, "API conventions", on conditions and ``observedGeneration``.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from podgate.joints import Compiled, Inputs
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.meta import ApiObject
+from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, NodeReport
+from podgate.model.problems import Problems
+from podgate.model.snapshot import Kind
+from podgate.targets.kubernetes.state import Fields, Notice, Part, Subject, own_object, status_of
+
+NAMED: Final = 10
+"""Nodes that a status names: it says who is missing, and stays small with thousands of nodes."""
+
+PENDING: Final = "Pending"
+_NAME_BYTES: Final = 253
+
+
+class Condition(Frozen, frozen=True):
+    """One condition of an object.
+
+    Attributes:
+        type: as ``Accepted``.
+        holds: its status.
+        reason: a CamelCase word.
+        message: for people; empty where the reason says it all.
+    """
+
+    type: str
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+class Tells(Protocol):
+    """What a feature declares whose own objects have a status."""
+
+    kind: Kind[Any]
+
+    def conditions(self, compiled: Compiled[Any], inputs: Inputs) -> Mapping[ObjectRef, tuple[Condition, ...]]:
+        """Give the conditions of each object, as far as they are the same on every node. The leader alone asks."""
+        ...
+
+    def instead(self, compiled: Compiled[Any], inputs: Inputs) -> Mapping[ObjectRef, str]:
+        """Give the objects that this node does not do as they say, and why, as a CamelCase word."""
+        ...
+
+
+def report_name(feature: str, node: str) -> str:
+    """Name a node's report; a name that would be too long ends in a digest."""
+    name = f"{feature}.{node}"
+    if len(name) <= _NAME_BYTES:
+        return name
+    return f"{name[: _NAME_BYTES - 17].rstrip('-.')}.{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+class Reporter(Frozen, frozen=True):
+    """The Node that a report is about."""
+
+    name: str
+    uid: str
+
+
+def report_of(
+    manager: str,
+    feature: str,
+    node: Reporter,
+    objects: Mapping[ObjectRef, ApiObject],
+    instead: Mapping[ObjectRef, str],
+) -> tuple[Part, Fields]:
+    """Say what a node applies. The report belongs to the Node, and goes with it.
+
+    Args:
+        manager: our field manager.
+        feature: its name.
+        node: who reports.
+        objects: those of the feature's own kind, as this node has dealt with them.
+        instead: why it does not do what some of them say.
+    """
+    applied = [_applied(ref, objects[ref].metadata.generation, instead.get(ref, "")) for ref in sorted(objects)]
+    owner = {"apiVersion": NODE.api_version, "kind": NODE.kind, "name": node.name, "uid": node.uid}
+    fields = {
+        "metadata": {"labels": {FEATURE_LABEL: feature}, "ownerReferences": [owner]},
+        "feature": feature,
+        "node": node.name,
+        # An empty list would be no field of ours.
+        **({"applied": applied} if applied else {}),
+    }
+    return own_object(ObjectRef(NODE_REPORT.kind, report_name(feature, node.name)), fields, manager)
+
+
+def _applied(ref: ObjectRef, generation: int, instead: str) -> Mapping[str, Any]:
+    entry = {"kind": ref.kind, "name": ref.name, "namespace": ref.namespace, "instead": instead}
+    return {**{name: value for name, value in entry.items() if value}, "generation": generation}
+
+
+def statuses(
+    objects: Mapping[ObjectRef, ApiObject],
+    conditions: Mapping[ObjectRef, tuple[Condition, ...]],
+    reports: Iterable[NodeReport] | None,
+) -> list[tuple[Part, Fields]]:
+    """Give the status of each object.
+
+    Args:
+        objects: those of the feature's own kind.
+        conditions: what is so on every node.
+        reports: what the nodes say; None where that is not to be had.
+    """
+    told = None if reports is None else _by_object(sorted(reports, key=lambda report: report.node))
+    return [
+        _status(ref, objects[ref].metadata.generation, conditions.get(ref, ()), None if told is None else told(ref))
+        for ref in sorted(objects)
+    ]
+
+
+def _by_object(reports: list[NodeReport]) -> Any:
+    """Index reports by object: each object with every node's generation and deviation, in order of the nodes."""
+    index: dict[ObjectRef, dict[str, tuple[int, str]]] = {}
+    for report in reports:
+        for each in report.applied:
+            ref = ObjectRef(each.kind, each.name, each.namespace)
+            index.setdefault(ref, {})[report.node] = (each.generation, each.instead)
+    nodes = [report.node for report in reports]
+    return lambda ref: [(node, *index.get(ref, {}).get(node, (-1, ""))) for node in nodes]
+
+
+def _status(
+    ref: ObjectRef, generation: int, conditions: tuple[Condition, ...], told: list[tuple[str, int, str]] | None
+) -> tuple[Part, Fields]:
+    status: dict[str, Any] = {"observedGeneration": generation}
+    if told is not None:
+        others = [
+            {"node": node, "why": instead if seen == generation else PENDING}
+            for node, seen, instead in told
+            if seen != generation or instead
+        ]
+        applying = len(told) - len(others)
+        nodes = {"applying": applying, "reporting": len(told), "summary": f"{applying}/{len(told)}"}
+        status["nodes"] = {**nodes, **({"others": others[:NAMED]} if others else {})}
+        conditions = (*conditions, _everywhere(applying, len(told)))
+    status["conditions"] = [_condition(each, generation) for each in sorted(conditions, key=lambda each: each.type)]
+    return status_of(ref, status)
+
+
+def _everywhere(applying: int, reporting: int) -> Condition:
+    if not reporting:
+        return Condition("Applied", holds=False, reason="NoReports", message="no node has reported")
+    reason = "OnAllNodes" if applying == reporting else "NotOnAllNodes"
+    return Condition("Applied", applying == reporting, reason, f"{applying} of {reporting} nodes apply it")
+
+
+def _condition(condition: Condition, generation: int) -> Mapping[str, Any]:
+    return {
+        "type": condition.type,
+        "status": "True" if condition.holds else "False",
+        "reason": condition.reason,
+        "message": condition.message,
+        "observedGeneration": generation,
+    }
+
+
+def notices(
+    problems: Problems,
+    objects: Mapping[str, tuple[Kind[Any], Mapping[ObjectRef, ApiObject]]],
+    *,
+    skipped: Mapping[ObjectRef, str],
+) -> list[tuple[Notice, Subject]]:
+    """Give an Event for each problem of an object of the API: one for each object, reason and message.
+
+    Args:
+        problems: complaints; those about files, options and objects of other kinds have no Event.
+        objects: by kind, what an API gave.
+        skipped: problems that are only so on this node, as object to reason: the status counts them.
+    """
+    found: dict[Notice, Subject] = {}
+    for ref in sorted(problems):
+        if ref.kind not in objects:
+            continue
+        kind, known = objects[ref.kind]
+        uid = known[ref].metadata.uid if ref in known else ""
+        for problem in problems[ref]:
+            if problem.reason != skipped.get(ref):
+                message = f"{problem.field}: {problem.message}" if problem.field else problem.message
+                found[Notice(ref, problem.reason, message)] = Subject(kind.api_version, uid)
+    return list(found.items())

@@ -1,0 +1,139 @@
+"""What is told beside a feature's own states: by every node, by the leader, and by nobody."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from podgate.joints import Compiled, Inputs, Step
+from podgate.kubeapi.access import Access
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.config import NAMESPACE, Namespace
+from podgate.model.kinds.meta import ObjectMeta
+from podgate.model.kinds.nodes import NODE, Node
+from podgate.model.kinds.pods import POD
+from podgate.model.kinds.reports import NODE_REPORT, Applied, NodeReport
+from podgate.model.problems import Problem, problems_by_object
+from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
+from podgate.model.table import Table
+from podgate.targets.kubernetes.reports import Condition
+from podgate.targets.kubernetes.state import EMPTY, STANDBY, State
+from podgate.telling import Telling, Told
+from tests.support.fake_target import FakeTarget
+
+BLUE, POD_REF = ObjectRef("Namespace", "blue"), ObjectRef("Pod", "p", "default")
+NODE_1, NODE_2 = ObjectRef("Node", "node-1"), ObjectRef("Node", "node-2")
+WATCHES = (Watch(NODE), Watch(POD), Watch(NAMESPACE))
+PROBLEMS = [
+    Problem(BLUE, "error", "Ugly", "spec", "choose another"),
+    Problem(BLUE, "warning", "NoPaint", "", "there is none here"),
+    Problem(POD_REF, "error", "NoAddress", "", "give it one"),
+    Problem(NODE_1, "warning", "Odd", "", "look at it"),
+    Problem(NODE_2, "warning", "Odd", "", "look at it"),
+    Problem(ObjectRef("File", "/etc/x"), "error", "BadSyntax", "", "no YAML"),
+]
+
+
+class States(Frozen, frozen=True):
+    color: str
+
+
+class ColorTelling:
+    kind: Kind[Any] = NAMESPACE
+
+    def conditions(self, compiled: Compiled[Any], inputs: Inputs) -> Mapping[ObjectRef, tuple[Condition, ...]]:
+        return {ref: (Condition("Accepted", True, compiled.states.color),) for ref in inputs.objects.objects(NAMESPACE)}
+
+    def instead(self, compiled: Compiled[Any], inputs: Inputs) -> Mapping[ObjectRef, str]:
+        return {BLUE: "NoPaint"}
+
+
+def told(reports: Listed[Any] | Absent, *, tells: bool = True, node: bool = True) -> Told[States]:
+    nodes = {NODE_1: Node(ObjectMeta("node-1", uid="uid-1"))} if node else {}
+    kinds: dict[str, Listed[Any] | Absent] = {
+        "Node": Listed(Table.of(nodes)),
+        "Namespace": Listed(Table.of({BLUE: Namespace(ObjectMeta("blue", generation=2))})),
+        "NodeReport": reports,
+    }
+    inputs = Inputs(objects=Snapshot(kinds))
+    compiled = Compiled(States("blue"), problems_by_object(PROBLEMS))
+    telling = Telling("the_color", ColorTelling() if tells else None, WATCHES, Access("http://localhost"), "node-1")
+    return telling.compiler(lambda _inputs: compiled)(inputs).states
+
+
+def reasons(state: State) -> list[tuple[str, str]]:
+    return sorted((str(notice.ref), notice.reason) for notice in state.notices)
+
+
+REPORTS = Listed(
+    Table.of(
+        {
+            ObjectRef("NodeReport", "x"): NodeReport(node="node-1", applied=(Applied("Namespace", "blue", "", 2),)),
+            ObjectRef("NodeReport", "y"): NodeReport(node="node-2"),
+        }
+    )
+)
+
+
+def test_a_node_tells_of_itself_and_its_pods_whoever_leads() -> None:
+    for reports in (REPORTS, Absent("not leading")):
+        state = told(reports)
+        assert state.own == States("blue")
+        assert [str(part) for part in state.node.parts] == ["NodeReport/the-color.node-1"]
+        assert reasons(state.node) == [("Node/node-1", "Odd"), ("Pod/default/p", "NoAddress")]
+
+
+def test_the_leader_tells_all_else_but_what_is_so_on_its_own_node_alone() -> None:
+    cluster = told(REPORTS).cluster
+    assert [str(part) for part in cluster.parts] == ["status of Namespace/blue"]
+    assert b'"summary":"1/2"' in next(iter(cluster.parts.values())).body
+    assert reasons(cluster) == [("Namespace/blue", "Ugly"), ("Node/node-2", "Odd")]
+
+
+def test_who_does_not_lead_says_nothing_of_the_cluster() -> None:
+    assert told(Absent("not leading")).cluster == STANDBY
+
+
+@pytest.mark.parametrize("why", ["forbidden", "not installed"])
+def test_a_leader_that_cannot_see_reports_tells_the_rest(why: Any) -> None:
+    cluster = told(Absent(why)).cluster
+    assert b"summary" not in next(iter(cluster.parts.values())).body
+    assert reasons(cluster)
+
+
+def test_a_machine_that_is_no_node_of_the_cluster_reports_nothing() -> None:
+    assert told(REPORTS, node=False).node == EMPTY
+
+
+def test_a_feature_without_objects_of_its_own_has_events_alone() -> None:
+    state = told(REPORTS, tells=False)
+    assert len(state.cluster.parts) == 0
+    assert ("Namespace/blue", "NoPaint") in reasons(state.cluster)
+    assert b"applied" not in next(iter(state.node.parts.values())).body
+
+
+def test_the_two_steps_wait_for_the_rules_and_hold_up_nothing() -> None:
+    def step(name: str, *, essential: bool) -> Step[States, Any, Any]:
+        return Step(name, FakeTarget(), lambda states: {"a": states.color}, {}, essential=essential)
+
+    telling = Telling("color", None, (Watch(POD),), Access("http://localhost"), "node-1")
+    own = (step("rules", essential=True), step("old rules", essential=False))
+    steps = telling.steps(own, lambda _leads: None)
+    assert [(each.name, each.after, each.essential) for each in steps] == [
+        ("rules", (), True),
+        ("old rules", (), False),
+        ("kubernetes/node", ("rules",), False),
+        ("kubernetes/status", (), False),
+    ]
+    assert steps[0].want(Told(States("red"))) == {"a": "red"}
+
+
+def test_its_own_node_is_watched_where_the_feature_watches_none() -> None:
+    def watched(*watches: Watch) -> set[tuple[str, str]]:
+        found = Telling("color", None, watches, Access("http://localhost"), "node-1").watches
+        return {(watch.kind.kind, watch.field_selector) for watch in found if not watch.by_leader}
+
+    assert watched(Watch(POD)) == {("Pod", ""), ("Node", "metadata.name=node-1")}
+    assert watched(Watch(NODE)) == {("Node", "")}
+    led = [watch for watch in Telling("a_b", None, (), Access("http://localhost"), "n").watches if watch.by_leader]
+    assert led == [Watch(NODE_REPORT, label_selector="podgate.dev/feature=a-b", by_leader=True)]
