@@ -47,7 +47,7 @@ def check(intent: Intent, inputs: Inputs, foreign: Iterable[ForeignRule] = ()) -
         inputs: the objects that tell Pod and node ranges: of all nodes, where they can be had.
         foreign: live rules that are not ours; empty when they were not read.
     """
-    findings = [*_empty(intent), *_entries(intent), *policy_findings(intent)]
+    findings = [*_empty(intent), *_everything(intent), *_entries(intent), *policy_findings(intent)]
     rules = tuple(foreign)
     for part in intent.families:
         if part.fallback.action != "keep":
@@ -140,6 +140,17 @@ def _fix(lost: Sequence[tuple[str, Span]], family: Family) -> str:
     networks = [str(network) for span in merged(span for _, span in lost) for network in networks_of(span, family)]
     more = ", …" if len(networks) > _SUGGESTED else ""
     return f"add {', '.join(networks[:_SUGGESTED])}{more}"
+
+
+def _everything(intent: Intent) -> Iterator[Problem]:
+    """Report entries that keep every destination: then nothing is masqueraded, and Pods reach nobody outside."""
+    for entry in intent.config.entries:
+        if entry.network.prefixlen == 0 and entry.action == "keep":
+            message = (
+                f"{entry.network} keeps every destination, so nothing is masqueraded: servers outside the cluster that "
+                "have no route to Pods cannot answer; remove it unless the network routes Pods' addresses"
+            )
+            yield _finding(entry.origin, "NothingMasqueraded", message)
 
 
 def _entries(intent: Intent) -> Iterator[Problem]:
