@@ -9,7 +9,7 @@ import pytest
 
 from podgate.features.masquerade.check import check
 from podgate.features.masquerade.compile import KEPT, Compiler
-from podgate.features.masquerade.durations import text_of
+from podgate.model.durations import text_of
 from podgate.features.masquerade.explain import Unanswerable, explain, source_text
 from podgate.features.masquerade.intent import Intent, PolicyIntent, Spans
 from podgate.features.masquerade.policy import MASQUERADE_POLICY

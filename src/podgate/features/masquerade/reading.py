@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from podgate.features.masquerade.cidrs import CIDR, read_cidr, shown
 from podgate.features.masquerade.config import CIDR_LIMIT, KEYS, RESYNC_INTERVAL, Config
-from podgate.features.masquerade.durations import NotADuration, parse, text_of
+from podgate.model.durations import NotADuration, parse, text_of
 from podgate.features.masquerade.prefixes import Entry, Origin
 from podgate.model import documents
 from podgate.model.documents import field_path, split_path

@@ -1,6 +1,6 @@
-"""durations: the grammar of Go's time.ParseDuration, which resyncInterval has always had.
+"""durations: the grammar of Go's time.ParseDuration, in which what podgate replaces has its times. Pure.
 
-Here: text to nanoseconds, by Go's rules and limits. Not here: which durations make sense (config.py).
+Here: text to nanoseconds and back, by Go's rules and limits. Not here: which durations make sense (each feature).
 Invariant: accepts exactly what Go 1.x accepts; the result is whole nanoseconds within 64 signed bits.
 """
 
@@ -74,3 +74,23 @@ def text_of(nanoseconds: int) -> str:
         if nanoseconds % NANOSECONDS[unit] == 0 or nanoseconds >= NANOSECONDS[unit]:
             return f"{nanoseconds / NANOSECONDS[unit]:g}{unit}"
     return f"{nanoseconds}ns"
+
+
+def go_text(nanoseconds: int) -> str:
+    """Write a duration as Go's ``Duration.String`` does: ``1h0m0s``, ``1.5s``, ``100µs``, ``0s``."""
+    if nanoseconds < 0:
+        return f"-{go_text(-nanoseconds)}"
+    if nanoseconds < NANOSECONDS["s"]:
+        unit = next((each for each in ("ms", "\u00b5s", "ns") if nanoseconds >= NANOSECONDS[each]), "s")
+        return f"{_decimal(nanoseconds, NANOSECONDS[unit])}{unit}"
+    minutes, rest = divmod(nanoseconds, NANOSECONDS["m"])
+    seconds = f"{_decimal(rest, NANOSECONDS['s'])}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{seconds}" if hours else f"{minutes}m{seconds}" if minutes else seconds
+
+
+def _decimal(value: int, unit: int) -> str:
+    """Write a quotient without rounding and without zeros at its end."""
+    whole, rest = divmod(value, unit)
+    fraction = str(unit + rest)[1:].rstrip("0") if rest else ""
+    return f"{whole}.{fraction}" if fraction else str(whole)

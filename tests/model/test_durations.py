@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podgate.features.masquerade.durations import NANOSECONDS, NotADuration, parse, text_of
+from podgate.model.durations import NANOSECONDS, NotADuration, go_text, parse, text_of
 
 SECOND = 1_000_000_000
 
@@ -101,3 +101,26 @@ def test_the_sum_of_its_parts(parts: list[tuple[int, str]]) -> None:
 def test_text(nanoseconds: int, text: str) -> None:
     assert text_of(nanoseconds) == text
     assert parse(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (0, "0s"),
+        (1, "1ns"),
+        (1_100, "1.1\u00b5s"),
+        (2_200_000, "2.2ms"),
+        (3_300_000_000, "3.3s"),
+        (60 * SECOND, "1m0s"),
+        (4 * 60 * SECOND + 5 * SECOND + 1_000_000, "4m5.001s"),
+        (86400 * SECOND, "24h0m0s"),
+        (-90 * SECOND, "-1m30s"),
+    ],
+)
+def test_written_as_go_writes_it(nanoseconds: int, text: str) -> None:
+    assert go_text(nanoseconds) == text
+
+
+@given(st.integers(-(1 << 60), 1 << 60))
+def test_what_go_writes_reads_back(nanoseconds: int) -> None:
+    assert abs(parse(go_text(nanoseconds)) - nanoseconds) <= abs(nanoseconds) >> 50  # Go's own floating point
