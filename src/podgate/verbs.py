@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import KeptDirectory
@@ -46,7 +46,10 @@ from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine
 from podgate.sources.netfilter import load_foreign_nat
-from podgate.sources.origin import Manifests, Origin, follow, load, origin
+from podgate.sources.origin import Api, Manifests, Origin, access_of, follow, load, origin
+
+if TYPE_CHECKING:
+    from podgate.telling import Telling
 
 AnyFeature = Feature[Any, Any]
 NODE_VARIABLE: Final = "NODE_NAME"
@@ -215,19 +218,22 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
     watches = feature.watches(settings, node_name)
     found = origin_of(settings, environ)
     locator = Locator(manifests_of(found))
-    steps = feature.steps(settings)
+    told = _telling(feature, settings, found, environ)
+    steps = feature.steps(settings) if told is None else told.steps(feature.steps(settings))
     optional = [step.name for step in steps if not step.essential]
     status = Status(feature.name, [step.name for step in steps], log, optional=optional)
-    following = follow(found, watches, environ, status.watch)
+    following = follow(found, watches if told is None else told.watches, environ, status.watch)
+    if told is not None:
+        told.lead = following.lead
     sources = Sources(
         objects=following.source,
         files=FileSource(feature.files(settings)),
         machine=MachineSource(node_name),
     )
     work = Work(
-        compiler=feature.compiler(settings),
+        compiler=feature.compiler(settings) if told is None else told.compiler(feature.compiler(settings)),
         steps=steps,
-        samples=feature.samples,
+        samples=feature.samples if told is None else lambda states: feature.samples(states.own),
         recover=feature.recover,
         describe=lambda problem, inputs: locator.describe(problem, inputs.files),
         want=following.want,
@@ -241,6 +247,16 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
             log.info("cleaned")
     log.info("stopped", rules="removed" if settings.clean_on_exit else "stay in force")
     return code
+
+
+def _telling(feature: AnyFeature, settings: Any, found: Origin, environ: Mapping[str, str]) -> "Telling | None":
+    """Give what is told in the API that objects come from; None where they come from files, or for one pass alone."""
+    if not isinstance(found, Api) or settings.once:
+        return None
+    from podgate.telling import telling  # noqa: PLC0415 - an agent without an API never loads what one needs
+
+    node_name = node_name_of(settings, environ)
+    return telling(feature, feature.watches(settings, node_name), access_of(found, environ), node_name)
 
 
 async def _serve(host: Host[Any], settings: Any, status: Status, claim: socket.socket) -> int:
