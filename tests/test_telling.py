@@ -17,7 +17,7 @@ from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import Table
 from podgate.targets.kubernetes.reports import Condition
-from podgate.targets.kubernetes.state import EMPTY, STANDBY, State
+from podgate.targets.kubernetes.state import STANDBY, State
 from podgate.telling import Telling, Told
 from tests.support.fake_target import FakeTarget
 
@@ -102,7 +102,7 @@ def test_a_leader_that_cannot_see_reports_tells_the_rest(why: Any) -> None:
 
 
 def test_a_machine_that_is_no_node_of_the_cluster_reports_nothing() -> None:
-    assert told(REPORTS, node=False).node == EMPTY
+    assert told(REPORTS, node=False).node == STANDBY
 
 
 def test_a_feature_without_objects_of_its_own_has_events_alone() -> None:
@@ -118,7 +118,7 @@ def test_the_two_steps_wait_for_the_rules_and_hold_up_nothing() -> None:
 
     telling = Telling("color", None, (Watch(POD),), Access("http://localhost"), "node-1")
     own = (step("rules", essential=True), step("old rules", essential=False))
-    steps = telling.steps(own, lambda _leads: None)
+    steps = telling.steps(own)
     assert [(each.name, each.after, each.essential) for each in steps] == [
         ("rules", (), True),
         ("old rules", (), False),

@@ -53,7 +53,7 @@ class Told(Frozen, Generic[StatesT], frozen=True):
     """
 
     own: StatesT
-    node: State = EMPTY
+    node: State = STANDBY
     cluster: State = STANDBY
     nodes: int = 1
 
@@ -70,6 +70,7 @@ class Telling:
 
     Attributes:
         watches: what must be watched, the feature's own watches among it.
+        lead: told whether we lead, for what a leader alone watches; to be set before the steps run.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Telling:
         self._manager = f"podgate-{self._feature}"
         self._kinds = {watch.kind.kind: watch.kind for watch in watches}
         self._told_by = 1
+        self.lead: Callable[[bool], None] = lambda _leads: None
         more = [Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={self._feature}", by_leader=True)]
         if NODE.kind not in self._kinds:
             more.append(Watch(NODE, field_selector=f"metadata.name={node_name}"))
@@ -101,15 +103,8 @@ class Telling:
 
         return compile_told
 
-    def steps(
-        self, inner: tuple[Step[StatesT, Any, Any], ...], lead: Callable[[bool], None]
-    ) -> tuple[Step[Told[StatesT], Any, Any], ...]:
-        """Give the feature's own steps, and two more.
-
-        Args:
-            inner: the feature's.
-            lead: told whether we lead, for what a leader alone watches.
-        """
+    def steps(self, inner: tuple[Step[StatesT, Any, Any], ...]) -> tuple[Step[Told[StatesT], Any, Any], ...]:
+        """Give the feature's own steps, and two more."""
         written = tuple(step.name for step in inner if step.essential)
         report = Watch(NODE_REPORT, field_selector=f"metadata.name={report_name(self._feature, self._node)}")
         node: Step[Told[StatesT], Any, Any] = Step(
@@ -130,7 +125,7 @@ class Telling:
             identity,
             self._manager,
             candidates=lambda: self._told_by,
-            heard=lead,
+            heard=self._heard,
         )
         own_kind = [Watch(self._tells.kind)] if self._tells else []
         status: Step[Told[StatesT], Any, Any] = Step(
@@ -143,11 +138,14 @@ class Telling:
         )
         return (*(_lifted(step) for step in inner), node, status)
 
+    def _heard(self, leads: bool) -> None:
+        self.lead(leads)
+
     def _of_node(self, snapshot: Snapshot, problems: Problems, instead: Mapping[ObjectRef, str]) -> State:
-        """Say what this node says; nothing where the API does not know it."""
+        """Say what this node says; one that the API does not know says nothing, and takes nothing back."""
         own = snapshot.objects(NODE).get(ObjectRef(NODE.kind, self._node))
         if own is None or not own.metadata.uid:
-            return EMPTY
+            return STANDBY
         objects = snapshot.objects(self._tells.kind) if self._tells else Table[ObjectRef, Any]()
         report = report_of(self._manager, self._feature, Reporter(self._node, own.metadata.uid), objects, instead)
         return state_of([report], notices(problems, self._objects(snapshot), skipped={}))
