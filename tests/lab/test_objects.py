@@ -219,7 +219,8 @@ def test_a_custom_kind_with_the_name_of_a_built_in_one_is_another_object(store: 
         }
     )
     for version in ("v1", "serving.knative.dev/v1"):
-        store.apply({"apiVersion": version, "kind": "Service", "metadata": {"name": "s"}})
+        body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+        store.apply({"apiVersion": version, "kind": "Service", **body})
     refs = {ObjectRef("Service", "s", "default"), ObjectRef("Service.serving.knative.dev", "s", "default")}
     assert refs <= store.load().keys()
     assert refs <= Store(str(Path(store.root).parent)).load().keys()

@@ -29,6 +29,13 @@ TEXT = (
     + workload("ReplicaSet", "set", spec="replicas: 1")
     + "---\n{apiVersion: lab.podgate.dev/v1, kind: Host, metadata: {name: h}, spec: {addresses: [10.9.0.1],"
     " routes: [{to: 10.0.0.0/8, via: 10.9.0.2}]}}\n"
+    + "---\n{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: LoadBalancer, clusterIP: 10.96.0.9,"
+    " selector: {app: web}, ports: [{name: a, port: 80, targetPort: http, nodePort: 30000}], ipFamilies: [IPv4],"
+    " loadBalancerSourceRanges: [10.0.0.0/8], externalIPs: [192.0.2.1], sessionAffinity: ClientIP,"
+    " sessionAffinityConfig: {clientIP: {timeoutSeconds: 9}}, externalTrafficPolicy: Local}}\n"
+    "---\n{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: [10.96.0.0/16]}}\n"
+    "---\n{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: e}, addressType: IPv4,"
+    " endpoints: [{addresses: [10.1.0.3], targetRef: {name: one}}], ports: [{name: a, port: 80}]}\n"
 )  # fmt: skip
 VALID = understood({"f.yaml": TEXT.encode()}, Kinds()).objects
 ODD: st.SearchStrategy[Any] = st.sampled_from([
@@ -70,7 +77,7 @@ def test_what_has_no_fault_makes_no_controller_fail_or_run_in_circles(objects: l
 
 
 def test_the_objects_that_are_spoiled_were_good() -> None:
-    assert len(VALID) == 8
+    assert len(VALID) == 11
     assert [fault_of(obj) for obj in VALID] == [None] * len(VALID)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 import podgate
+from podgate.lab.applying import refusal
 from podgate.lab.cluster import Cluster
 from podgate.lab.containers import Installation
 from podgate.lab.images import ENTRIES, entry_script
@@ -142,6 +143,8 @@ class Server:
         if store is None:
             return Failed("the lab has joined a cluster: objects are applied to the API server", 2)
         before = store.load()
+        if trouble := refusal(before, objects):
+            return Failed(trouble, 2)
         for obj in objects:
             try:
                 store.apply(obj)

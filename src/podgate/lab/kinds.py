@@ -51,7 +51,8 @@ def _resources() -> tuple[Resource, ...]:
         "autoscaling": "HorizontalPodAutoscaler*horizontalpodautoscalers",
         "policy": "PodDisruptionBudget*poddisruptionbudgets",
         "discovery.k8s.io": "EndpointSlice endpointslices",
-        "networking.k8s.io": "Ingress ingresses IngressClass!ingressclasses NetworkPolicy*networkpolicies",
+        "networking.k8s.io": "Ingress ingresses IngressClass!ingressclasses NetworkPolicy*networkpolicies"
+        " ServiceCIDR!servicecidrs",
         "coordination.k8s.io": "Lease leases",
         "scheduling.k8s.io": "PriorityClass!priorityclasses",
         "storage.k8s.io": "StorageClass!*storageclasses CSIDriver!*csidrivers",

@@ -16,6 +16,7 @@ from podgate.lab.kinds import LAB_GROUP, Object, group_of
 from podgate.lab.limits import resource_faults
 from podgate.lab.pods import PREFIX_LENGTH, SECONDARY, node_addresses
 from podgate.lab.selecting import OPERATORS, matches
+from podgate.lab.servicevalidity import endpoint_slice, service, service_cidr
 from podgate.lab.shapes import (
     DaemonSet,
     Deployment,
@@ -211,6 +212,9 @@ def _host(obj: Object) -> Iterator[ShapeFault]:
 _CHECKS: Final[Mapping[tuple[str, str], Callable[[Object], Iterator[ShapeFault]]]] = {
     ("", "Pod"): _pod,
     ("", "Node"): _node,
+    ("", "Service"): service,
+    ("discovery.k8s.io", "EndpointSlice"): endpoint_slice,
+    ("networking.k8s.io", "ServiceCIDR"): service_cidr,
     ("apps", "DaemonSet"): _daemonset,
     ("apps", "Deployment"): _deployment,
     ("apps", "ReplicaSet"): _replicaset,

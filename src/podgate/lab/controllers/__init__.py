@@ -2,7 +2,8 @@
 
 Here: ``reconcile``: objects in, writes out. Not here: files, processes, time.
 Invariant: it settles: once the writes are done, calling again gives fewer or none, and none in the end as long as
-nobody else changes anything; and it ends in the same objects by whatever route they came about.
+nobody else changes anything; and it ends in the same objects by whatever route they came about, but for the slice that
+an endpoint stands in: that is kept.
 
 The caller (the lab's daemon) loads, reconciles, performs, and does so again until there are no writes:
 
@@ -11,13 +12,22 @@ The caller (the lab's daemon) loads, reconciles, performs, and does so again unt
 * ``Remove(ref)`` by ``Store.delete``, which marks a running Pod; whoever runs it calls ``Store.remove`` in the end.
 
 What it leaves to whoever runs Pods: ``phase``, ``containerStatuses``, ``startTime`` and the conditions ``Ready``,
-``ContainersReady`` and ``Initialized``. A Pod may run once it has ``spec.nodeName`` and ``status.podIP``. Services get
-their endpoints from one more controller, when there is a feature that reads them.
+``ContainersReady`` and ``Initialized``. A Pod may run once it has ``spec.nodeName`` and ``status.podIP``.
 """
 
 from collections.abc import Callable, Iterable
 
-from podgate.lab.controllers import daemonsets, deployments, garbage, ipam, nodes, replicasets, scheduler
+from podgate.lab.controllers import (
+    daemonsets,
+    deployments,
+    endpointslices,
+    garbage,
+    ipam,
+    nodes,
+    replicasets,
+    scheduler,
+    services,
+)
 from podgate.lab.controllers.writes import Objects, Put, PutStatus, Remove, Write, net, performed
 
 Controller = Callable[[Objects], tuple[Write, ...]]
@@ -31,7 +41,11 @@ _ORDER = (
     daemonsets.reconcile,
     scheduler.reconcile,
     ipam.reconcile,
+    services.reconcile,
 )
+
+_SETTLED = (endpointslices.reconcile,)
+"""What looks at Pods as the store has them: one that was just deleted is not gone, it terminates."""
 
 _JOINED = (nodes.registered, ipam.ranges, scheduler.reconcile, ipam.reconcile)
 """What is left to a lab whose objects live in a real cluster: the scheduler's and the nodes' part."""
@@ -47,7 +61,7 @@ def reconcile(objects: Objects) -> tuple[Write, ...]:
         At most one Put or Remove and one PutStatus per object; bodies before statuses. Each controller sees what the
         ones before it decided.
     """
-    return _decided(objects, _ORDER)
+    return _decided(objects, _ORDER) or _decided(objects, _SETTLED)
 
 
 def reconcile_joined(objects: Objects) -> tuple[Write, ...]:
