@@ -250,12 +250,10 @@ def test_a_follower_sees_the_oldest_change_that_it_has_not_followed() -> None:
 def test_a_follower_from_the_start_is_told_of_the_first_commit_and_then_of_changes() -> None:
     async def story(rig: Rig) -> None:
         rig.follower.from_start = True
-        rig.publish({"a": "0"})
-        await rig.settled()
-        await asyncio.sleep(1)
-        rig.publish({"a": "1"})
-        await rig.settled()
-        await asyncio.sleep(1)
+        for value in ("0", "1"):
+            rig.publish({"a": value})
+            await rig.settled()
+            await asyncio.sleep(1)
 
     first, second = States({"a": "0"}), States({"a": "1"})
     assert play(story).follower.followed == [(None, first), (first, second)]
