@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
@@ -255,8 +255,8 @@ def test_a_follower_from_the_start_is_told_of_the_first_commit_and_then_of_chang
             await rig.settled()
             await asyncio.sleep(1)
 
-    first, second = States({"a": "0"}), States({"a": "1"})
-    assert play(story).follower.followed == [(None, first), (first, second)]
+    told = [None, States({"a": "0"}), States({"a": "1"})]
+    assert play(story).follower.followed == [*pairwise(told)]
 
 
 def test_the_first_commit_of_a_process_is_no_change_to_follow() -> None:
