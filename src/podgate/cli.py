@@ -1,4 +1,4 @@
-"""The command line: ``podgate FEATURE VERB …`` and ``podgate lab …``.
+"""The command line: ``podgate FEATURE VERB …``, ``podgate lab …`` and what an administrator asks (admin/).
 
 Here: the table of features, the parsers read off their settings, exit codes. Not here: what the verbs do (verbs.py).
 Invariant: a feature's modules are imported only inside its own subcommand, so an agent loads what it runs and no more.
@@ -82,6 +82,8 @@ def _main(words: Sequence[str]) -> int:
         return _serve(words[0], words[2:])
     parser, chosen = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
+    if words[:2] == ["metadata", "watch"]:
+        return _watch(words[2:])
     if chosen is None:
         if unknown:
             parser.error(f"{unknown[0]} means nothing here")
@@ -153,6 +155,18 @@ def _doctor(words: Sequence[str]) -> int:
 def _kube_up(words: Sequence[str]) -> int:
     """Do what the cluster scripts did for metadata-proxy: a verb that one feature alone has."""
     from podgate.features.metadata import kube_up  # noqa: PLC0415 - as verbs above
+
+def _watch(words: Sequence[str]) -> int:
+    """Follow objects for the metadata proxy: a verb that one feature alone has."""
+    from podgate import verbs  # noqa: PLC0415 - as above
+    from podgate.features.metadata.watcher import feature  # noqa: PLC0415 - as above
+    from podgate.features.metadata.watcher.settings import WatchSettings  # noqa: PLC0415 - as above
+
+    parser = Parser(prog="podgate metadata watch", description=feature.SUMMARY, allow_abbrev=False)
+    settings, arguments = _settings(parser, WatchSettings, options_of(WatchSettings), words)
+    watching: Any = feature.FEATURE  # it answers to no verb but run
+    return verbs.perform("run", watching, settings, arguments, os.environ)
+
 
     said = kube_up.answer(words, os.environ, sys.stdin.read)
     sys.stdout.write(said.out)

@@ -1,7 +1,8 @@
 """The ``run`` verb of a feature that serves connections itself, in a process that must stay small.
 
-Here: composing such a feature with the host, without objects of a source: no YAML, no Kubernetes, no HTTP framework.
-Not here: ``run`` of every other feature (verbs.py), any feature by name, command lines (cli.py and the drop-ins).
+Here: composing such a feature with the host, without objects but what another process tells: no YAML, no Kubernetes, no
+HTTP framework. Not here: ``run`` of every other feature (verbs.py), any feature by name, command lines (cli.py and the
+drop-ins).
 Invariant: a test lists what this module and a feature's server load; nothing heavy is among it.
 """
 
@@ -19,7 +20,7 @@ from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import KeptDirectory
 from podgate.engine.single import AlreadyRunningError, answered, only_one
 from podgate.engine.status import Status
-from podgate.joints import Compiled, Inputs, Sample, Step
+from podgate.joints import Compiled, Inputs, Sample, Source, Step
 from podgate.model.files import FileContent, FileWatch
 from podgate.model.frozen import Frozen
 from podgate.model.problems import Problem
@@ -47,6 +48,10 @@ class Server(Protocol):
         """Its settings' class."""
         ...
 
+    def objects(self, settings: Any, node_name: str, environ: Mapping[str, str]) -> Source[Snapshot] | None:
+        """Give the source of what another process follows; None where nothing is followed, and files alone count."""
+        ...
+
     def files(self, settings: Any) -> tuple[FileWatch, ...]:
         """Say which node-local files are needed."""
         ...
@@ -69,9 +74,11 @@ def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
     log = stderr_log(environ)
     node_name = settings.node_name or environ.get(NODE_VARIABLE) or socket.gethostname()
     steps = server.steps(settings, log)
-    watches = server.files(settings)
+    objects = server.objects(settings, node_name, environ)
+    # Where another process follows objects, it reads the files too.
+    watches = server.files(settings) if objects is None else ()
     files = FileSource(watches) if watches else Constant[Mapping[str, FileContent]]({})
-    sources = Sources(Constant(Snapshot()), files, MachineSource(node_name))
+    sources = Sources(objects or Constant(Snapshot()), files, MachineSource(node_name))
     work = Work(server.compiler(settings), steps, server.samples, lambda _states: {}, _describe)
     names = [step.name for step in steps]
     status = Status(server.name, names, log, live=lambda: chain.from_iterable(step.live() for step in steps))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from podgate.engine.host import Host, Sources, Work
-from podgate.engine.kept import KeptDirectory
+from podgate.engine.kept import KeptDirectory, kept_in
 from podgate.engine.reconcile import bring_to
 from podgate.engine.single import AlreadyRunningError, answered, only_one
 from podgate.engine.status import Status
@@ -239,7 +239,7 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
         want=following.want,
     )
     log.info("starting", feature=feature.name, node=node_name, source=str(found))
-    host = Host(work, sources, KeptDirectory(Path(settings.state_dir)), status)
+    host = Host(work, sources, kept_in(settings.state_dir), status)
     with only_one(feature.name) as claim:
         code = asyncio.run(_serve(host, settings, status, claim))
         if settings.clean_on_exit:

@@ -71,3 +71,30 @@ class KeptDirectory:
         except OSError:
             return bool(names)  # a mount point, or not ours alone
         return True
+
+
+class Unkept(KeptDirectory):
+    """Keeps nothing beyond this process: what is good now is the last good configuration for as long as it runs."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nonexistent"))
+
+    def load(self) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
+        """Give nothing."""
+        return {}, {}
+
+    def is_writable(self) -> bool:
+        """Say that nothing newer was missed."""
+        return True
+
+    def save(self, entries: Mapping[str, bytes]) -> None:
+        """Do nothing."""
+
+    def forget(self) -> bool:
+        """Forget nothing."""
+        return False
+
+
+def kept_in(folder: str) -> KeptDirectory:
+    """Give what keeps things in a folder; in no folder, nothing beyond this process."""
+    return KeptDirectory(Path(folder)) if folder else Unkept()

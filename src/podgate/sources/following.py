@@ -57,7 +57,7 @@ class Following:
         self._trails = Trails()
         self._moved: set[str] = set()
         self._refollow = False
-        self.changed = False
+        self.changed = not self._roots
         """Whether ``contents()`` may give something else than when this was last set to False."""
         for path in self._roots:
             self._add(path, self._roots[path], now, Touch.SWAPPED)

@@ -100,7 +100,7 @@ def test_a_folder_of_policies() -> None:
     )
     settings = Settings(policy="/p/")
     intent, problems = intent_of(settings, Inputs(files=files))
-    assert [watch.path for watch in file_watches(settings)] == ["/p"]
+    assert [watch.path for watch in file_watches(settings.policy_path)] == ["/p"]
     assert [policy.name for policy in intent.filter.policies] == ["/p/a.yaml", "/p/b.json"]
     assert [(problem.ref.name, problem.reason) for problem in problems] == [("/p/d.yml", "Unreadable")]
 

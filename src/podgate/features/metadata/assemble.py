@@ -17,6 +17,7 @@ def filter_of(
     settings: Settings,
     policies: Sequence[NamedPolicy] = (),
     clients: Mapping[str, Client] | None = None,
+    pod_ranges: Sequence[str] = (),
     *,
     strictest: bool = False,
 ) -> Filter:
@@ -26,6 +27,7 @@ def filter_of(
         settings: the options.
         policies: the users' rules.
         clients: this node's Pods by address (clients.py); None when nobody looked for them.
+        pod_ranges: ranges that all of them are in.
         strictest: whether policies are on and cannot be used, or are not known yet.
     """
     return Filter(
@@ -33,6 +35,7 @@ def filter_of(
         opened=settings.opened,
         policies=tuple(policies),
         clients=clients,
+        pod_ranges=tuple(pod_ranges),
         strictest=strictest,
         check_host=settings.host_check,
         hosts=settings.hosts,

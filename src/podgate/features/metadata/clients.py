@@ -5,7 +5,7 @@ Invariant: an address that two Pods hold belongs to neither, so that a re-used a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from podgate.features.metadata.filter import Client, NamedPolicy
 from podgate.model.frozen import Frozen
@@ -37,6 +37,19 @@ def clients_of(pods: Iterable[PodFacts], policies: Sequence[NamedPolicy]) -> dic
                 twice.add(address)
             found[address] = client
     return {address: client for address, client in sorted(found.items()) if address not in twice}
+
+
+def ranges_in_use(ranges: Sequence[str], addresses: Iterable[str]) -> tuple[str, ...]:
+    """Give the ranges if there are Pods and all their addresses are in them, else none.
+
+    Not every network gives Pods addresses of ``spec.podCIDRs``; where one does not, those say nothing about Pods.
+    """
+    try:
+        networks = [ip_network(text, strict=False) for text in ranges]
+    except ValueError:
+        return ()
+    inside = [any(ip_address(address) in network for network in networks) for address in addresses]
+    return tuple(ranges) if inside and all(inside) else ()
 
 
 def source_text(peer: str) -> str:

@@ -4,14 +4,14 @@ Here: objects, files and the machine. Not here: what the proxy's own process rea
 Invariant: until policies and Pods are known, and while a policy is broken, everybody gets the strictest rules.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from podgate.features.metadata.assemble import as_problems, filter_of
-from podgate.features.metadata.clients import PodFacts, clients_of
-from podgate.features.metadata.filter import Filter, NamedPolicy
+from podgate.features.metadata.clients import PodFacts, clients_of, ranges_in_use
+from podgate.features.metadata.filter import Client, Filter, NamedPolicy
 from podgate.features.metadata.intent import Intent
 from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.policy import METADATA_POLICY
@@ -24,7 +24,7 @@ from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD, Pod
 from podgate.model.problems import Problem, problems_by_object
-from podgate.model.snapshot import Absent, Listed
+from podgate.model.snapshot import Absent, Listed, Watch
 
 StatesT = TypeVar("StatesT")
 
@@ -34,10 +34,15 @@ _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
-def file_watches(settings: Settings) -> tuple[FileWatch, ...]:
-    """Say which files are needed."""
-    path = settings.policy_path
+def file_watches(path: str | None) -> tuple[FileWatch, ...]:
+    """Say which files are needed for a policy file or folder."""
     return () if path is None else (FileWatch(path, FILES),)
+
+
+def node_watches(node_name: str | None) -> tuple[Watch, ...]:
+    """Need this node and its Pods, and none of other nodes; None: of all nodes."""
+    node = Watch(NODE, field_selector=f"metadata.name={node_name}" if node_name else "")
+    return (node, Watch(POD, field_selector=f"spec.nodeName={node_name}" if node_name else ""))
 
 
 class Compiler(Generic[StatesT]):
@@ -66,27 +71,40 @@ def intent_of(settings: Settings, inputs: Inputs) -> tuple[Intent, tuple[Problem
     """Give what is wanted on this node, and what is wrong."""
     name = settings.node_name or inputs.machine.node_name
     node = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, name))
-    policies, problems = _policies(settings, inputs)
+    policies, problems = policies_of(settings.policy_path, inputs)
     filter_ = _filter(settings, inputs, name, policies, broken=bool(problems))
     rules = node_rules(settings, inputs.machine, None if node is None else node.metadata.labels)
-    ranges = node.pod_ranges if node is not None else ()
     allowed = tuple(map(str, settings.allowed_networks))
-    return Intent(name, filter_, rules, ranges, allowed), problems
+    return Intent(name, filter_, rules, allowed), problems
 
 
 def _filter(settings: Settings, inputs: Inputs, node_name: str, policies: list[NamedPolicy], *, broken: bool) -> Filter:
     """Give the filter, with this node's Pods where they can be had."""
+    clients = known_clients(inputs, node_name, policies)
+    strictest = broken or is_forbidden(inputs) or has_unread(inputs)
+    return filter_of(settings, policies, clients, known_ranges(inputs, node_name, clients), strictest=strictest)
+
+
+def known_clients(inputs: Inputs, node_name: str, policies: Sequence[NamedPolicy]) -> dict[str, Client] | None:
+    """Give this node's Pods by address; None when there is no list of them."""
     listed = isinstance(inputs.objects.kinds.get(POD.kind), Listed)
-    clients = clients_of(_pods(inputs, node_name), policies) if listed else None
-    return filter_of(settings, policies, clients, strictest=broken or _unknown(inputs))
+    return clients_of(_pods(inputs, node_name), policies) if listed else None
 
 
-def _unknown(inputs: Inputs) -> bool:
-    """Say whether there are objects, or may be, that could not be read: a policy could be among them."""
-    for kind in (POD.kind, METADATA_POLICY.kind):
-        found = inputs.objects.kinds.get(kind)
-        if isinstance(found, Absent) and found.why == "forbidden":
-            return True
+def known_ranges(inputs: Inputs, node_name: str, clients: Mapping[str, Client] | None) -> tuple[str, ...]:
+    """Give the node's Pod ranges, where its Pods show that they are in use."""
+    node = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, node_name))
+    return ranges_in_use(node.pod_ranges if node is not None else (), clients or ())
+
+
+def is_forbidden(inputs: Inputs) -> bool:
+    """Say whether Pods or policies must not be read."""
+    found = [inputs.objects.kinds.get(kind) for kind in (POD.kind, METADATA_POLICY.kind)]
+    return any(isinstance(each, Absent) and each.why == "forbidden" for each in found)
+
+
+def has_unread(inputs: Inputs) -> bool:
+    """Say whether something could not be read: a policy may be among it."""
     kinds = ("File", METADATA_POLICY.kind)
     return any(fault.severity == "error" and fault.ref.kind in kinds for fault in inputs.objects.faults)
 
@@ -101,19 +119,17 @@ def _pods(inputs: Inputs, node_name: str) -> Iterator[PodFacts]:
             yield PodFacts(ref.namespace, ref.name, account, pod.metadata.labels, pod.addresses)
 
 
-def _policies(settings: Settings, inputs: Inputs) -> tuple[list[NamedPolicy], tuple[Problem, ...]]:
+def policies_of(path: str | None, inputs: Inputs) -> tuple[list[NamedPolicy], tuple[Problem, ...]]:
+    """Give the policies of the objects and of the files at a path, and what is wrong with those left out."""
     found: list[NamedPolicy] = []
     problems: list[Problem] = []
     values = [(ref, policy.spec, "spec.") for ref, policy in sorted(inputs.objects.objects(METADATA_POLICY).items())]
-    for path, content in _files(settings, inputs):
+    for file, content in _files(path, inputs):
         read = _document(content)
-        if isinstance(read, Mistake):
-            problems += as_problems(file_ref(path), [read])
-        else:
-            inner = isinstance(read, dict) and "spec" in read
-            values.append((file_ref(path), read["spec"] if inner else read, "spec." if inner else ""))
+        inner = isinstance(read, dict) and "spec" in read
+        values.append((file_ref(file), read["spec"] if inner else read, "spec." if inner else ""))
     for ref, value, below in values:
-        spec = _spec(value)
+        spec = value if isinstance(value, Mistake) else _spec(value)
         wrong = [spec] if isinstance(spec, Mistake) else list(mistakes(spec))
         problems += as_problems(ref, wrong, below)
         if isinstance(spec, PolicySpec) and not wrong:
@@ -121,9 +137,8 @@ def _policies(settings: Settings, inputs: Inputs) -> tuple[list[NamedPolicy], tu
     return found, tuple(problems)
 
 
-def _files(settings: Settings, inputs: Inputs) -> list[tuple[str, FileContent]]:
+def _files(path: str | None, inputs: Inputs) -> list[tuple[str, FileContent]]:
     """Give the policy files with their paths."""
-    path = settings.policy_path
     if path is None:
         return []
     content = inputs.files.get(path, Missing())

@@ -12,7 +12,7 @@ import msgspec
 
 from podgate.features.metadata import check as checking
 from podgate.features.metadata.clients import source_text
-from podgate.features.metadata.compile import Compiler, file_watches
+from podgate.features.metadata.compile import Compiler, file_watches, node_watches
 from podgate.features.metadata.explain import Question, answer_json, answer_text, explain_all
 from podgate.features.metadata.filter import Decider
 from podgate.features.metadata.intent import Intent, NodeRules, rule_lines
@@ -22,7 +22,6 @@ from podgate.features.metadata.settings import Settings
 from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Step
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
-from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
@@ -36,13 +35,11 @@ class Metadata:
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:  # noqa: ARG002 - always the same
         """Need this node, its Pods and the policies."""
-        pods = Watch(POD, field_selector=f"spec.nodeName={node_name}" if node_name else "")
-        node = Watch(NODE, field_selector=f"metadata.name={node_name}" if node_name else "")
-        return (node, pods, Watch(METADATA_POLICY))
+        return (*node_watches(node_name), Watch(METADATA_POLICY))
 
     def files(self, settings: Settings) -> tuple[FileWatch, ...]:
         """Need the policy file or folder."""
-        return file_watches(settings)
+        return file_watches(settings.policy_path)
 
     def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[Intent]]:
         """Give the compiler."""

@@ -59,6 +59,7 @@ class Filter(Frozen, frozen=True):
         opened: the switches that are open; those of the profile, changed by the settings.
         policies: the users' own rules.
         clients: the Pods of this node by address; None when nobody looked for them.
+        pod_ranges: ranges that all Pods of this node are in, so that nobody else is served; empty when not known.
         strictest: everybody gets the strictest rules, since policies are on and not known yet, or one is broken.
         check_host: whether ``Host`` must name the metadata server.
         hosts: other names that it may have.
@@ -70,6 +71,7 @@ class Filter(Frozen, frozen=True):
     opened: tuple[Switch, ...] = GCE.open
     policies: tuple[NamedPolicy, ...] = ()
     clients: Mapping[str, Client] | None = None
+    pod_ranges: tuple[str, ...] = ()
     strictest: bool = False
     check_host: bool = True
     hosts: tuple[str, ...] = ()

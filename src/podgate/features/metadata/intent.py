@@ -88,12 +88,10 @@ class Intent(Frozen, frozen=True):
         node_name: which node it is.
         filter: what the proxy decides with.
         rules: the node's rules, for when the proxy listens; ``closed`` gives those for before.
-        pod_ranges: the node's Pod ranges, where known: nobody else's redirected packets are taken.
         allow_from: who else may connect directly, as CIDRs.
     """
 
     node_name: str = ""
     filter: Filter = Filter()
     rules: NodeRules = NodeRules()
-    pod_ranges: tuple[str, ...] = ()
     allow_from: tuple[str, ...] = ()

@@ -9,20 +9,17 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Final, Literal
 
-from msgspec.structs import replace
-
 from podgate.features.metadata.profiles import GCE, PROFILES, V0112, Profile, Switch
 from podgate.model.frozen import Frozen
 from podgate.model.options import CONTEXT, KUBECONFIG, Option, did_you_mean, kube_mistakes
 
 LOCAL_ADDRESS: Final = "169.254.169.252"
 """Where redirected packets arrive: an address on lo, of scope host."""
+SOCKET_PATH: Final = "write an absolute path of at most 107 bytes"
 BUILT_IN: Final = "builtin:"
 _REACHED: Final = (IPv4Address(LOCAL_ADDRESS), IPv4Address("0.0.0.0"), IPv6Address("::"))  # noqa: S104 - compared only
 _IN_DEVICE: Final = str.maketrans(dict.fromkeys("-_.@", "x"))
 _LOOK: Final = ("run", "render", "plan", "explain", "check")
-_OBJECTS: Final = ("render", "plan", "explain", "check")
-"""The verbs that look at Kubernetes objects; ``run`` has no room for them in its process (server/running.py)."""
 
 Choice = Literal["allow", "deny"]
 
@@ -73,10 +70,22 @@ class Settings(Frozen, frozen=True):
     ] = ""
     source: Annotated[
         str | None,
-        Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE", verbs=_OBJECTS),
+        Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE", verbs=_LOOK),
     ] = None
-    kubeconfig: Annotated[str | None, replace(KUBECONFIG, verbs=_OBJECTS)] = None
-    context: Annotated[str | None, replace(CONTEXT, verbs=_OBJECTS)] = None
+    kubeconfig: Annotated[str | None, KUBECONFIG] = None
+    context: Annotated[str | None, CONTEXT] = None
+    per_pod: Annotated[
+        bool,
+        Option(
+            "follow Pods and MetadataPolicies in a second process: those of --source or --kubeconfig, which imply it, "
+            "else of $PODGATE_SOURCE or the Pod's own cluster",
+            verbs=("run",),
+        ),
+    ] = False
+    watch_socket: Annotated[
+        str | None,
+        Option("take them from podgate metadata watch, which serves this socket", metavar="PATH", verbs=("run",)),
+    ] = None
     node_name: Annotated[
         str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
     ] = None
@@ -113,6 +122,11 @@ class Settings(Frozen, frozen=True):
     def policy_path(self) -> str | None:
         """The file or folder of rules; None without one."""
         return None if self.policy is None or self.policy.startswith(BUILT_IN) else self.policy.rstrip("/") or "/"
+
+    @property
+    def follows_objects(self) -> bool:
+        """Whether ``run`` follows Pods and policies."""
+        return self.per_pod or self.source is not None or self.kubeconfig is not None
 
     @property
     def opened(self) -> tuple[Switch, ...]:
@@ -182,10 +196,20 @@ class Settings(Frozen, frozen=True):
             if given == "":
                 yield f"{flag} is empty: give a value, or leave the flag out"
         yield from kube_mistakes(self.kubeconfig, self.context)
+        if self.watch_socket is not None:
+            yield from self._bad_watch(self.watch_socket)
         if self.require_header and not self.cloud.headers:
             yield f"--require-header: the profile {self.cloud.name} has no such header; leave the flag out"
         if not 1 <= self.token_hop_limit <= 64:
             yield f"--token-hop-limit {self.token_hop_limit}: must be 1 to 64"
+
+    def _bad_watch(self, path: str) -> Iterator[str]:
+        if not is_socket_path(path):
+            yield f'--watch-socket "{path}": {SOCKET_PATH}'
+        others = (("--per-pod", self.per_pod), ("--source", self.source), ("--kubeconfig", self.kubeconfig))
+        for flag, given in (*others, ("--policy FILE", self.policy_path)):
+            if given:
+                yield f"{flag}: with --watch-socket it belongs to podgate metadata watch: give it there"
 
     def _bad_addresses(self) -> Iterator[str]:
         try:
@@ -233,6 +257,11 @@ def address_and_port(text: str) -> tuple[IPv4Address | IPv6Address, int]:
     if not 0 < number < 65536:
         raise ValueError(text)
     return address, number
+
+
+def is_socket_path(path: str) -> bool:
+    """Say whether a unix socket can be at a path: 107 bytes and a NUL are sun_path of sockaddr_un, unix(7)."""
+    return path.startswith("/") and "\0" not in path and len(path.encode(errors="surrogateescape")) <= 107
 
 
 def _listed(text: str) -> tuple[str, ...]:

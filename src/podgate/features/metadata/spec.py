@@ -122,7 +122,9 @@ def read_spec(data: bytes) -> PolicySpec | Mistake:
     """Read a policy file: JSON, the spec alone or the object around it."""
     if data.lstrip()[:1] != b"{":
         return Mistake(
-            "", "NotJson", "is not a JSON object: podgate metadata render --output json writes one from YAML"
+            "",
+            "NotJson",
+            "is not a JSON object: write JSON, or restart podgate metadata run: it starts a process that reads YAML",
         )
     try:
         outer = msgspec.json.decode(data, type=dict[str, msgspec.Raw])

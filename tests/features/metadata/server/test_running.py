@@ -13,6 +13,7 @@ import pytest
 
 from podgate.features.metadata.server.running import SERVER, compile_states, shown
 from podgate.features.metadata.settings import Settings
+from podgate.joints import Inputs
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
 from podgate.targets.listeners.state import Endpoint
 from tests.support.netns import NetNamespace, netns
@@ -111,7 +112,7 @@ GOOD = b'{"rules": [{"paths": ["/computeMetadata/v1/instance/tags"], "verdict": 
 def test_a_policy_that_cannot_be_used_makes_everybody_s_rules_the_strictest(
     files: dict[str, FileContent], strictest: bool, policies: int
 ) -> None:
-    compiled = compile_states(Settings(policy=PATH), files)
+    compiled = compile_states(Settings(policy=PATH), Inputs(files=files))
     filter_ = compiled.states.policy.value
     assert (filter_.strictest, len(filter_.policies)) == (strictest, policies)
     assert bool(compiled.degraded) is strictest
@@ -119,11 +120,11 @@ def test_a_policy_that_cannot_be_used_makes_everybody_s_rules_the_strictest(
 
 
 def test_with_the_nodes_rules_the_port_before_is_closed_to_all() -> None:
-    listeners = compile_states(Settings(), {}).states.listeners
+    listeners = compile_states(Settings(), Inputs()).states.listeners
     assert listeners.endpoints == {
         Endpoint("169.254.169.252", 988, "proxy"),
         Endpoint("169.254.169.252", 987, "closed"),
     }
-    assert len(compile_states(Settings(firewall=False), {}).states.listeners.endpoints) == 1
+    assert len(compile_states(Settings(firewall=False), Inputs()).states.listeners.endpoints) == 1
     assert SERVER.files(Settings()) == ()
-    assert shown(compile_states(Settings(audit=True), {}).states.policy.value).endswith("audit only")
+    assert shown(compile_states(Settings(audit=True), Inputs()).states.policy.value).endswith("audit only")

@@ -87,7 +87,7 @@ class Client(asyncio.BufferedProtocol):
         self.key = self.source.encode() + b"\0"
         keep_alive(transport.get_extra_info("socket"))
         self._proxy.opened(self)
-        if self.refuses is None and not self._proxy.exposure.admits(
+        if self.refuses is None and not self._proxy.admits(
             self.source,
             source_text(local[0]) if local else "",
             original_destination(transport.get_extra_info("socket")),

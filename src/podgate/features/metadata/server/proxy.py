@@ -14,13 +14,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
+from podgate.features.metadata.filter import Filter
 from podgate.features.metadata.head import Head
 from podgate.features.metadata.redact import without_field
 from podgate.features.metadata.server.answers import AnswerHead
 from podgate.features.metadata.server.client import Client
 from podgate.features.metadata.server.counts import Counts
 from podgate.features.metadata.server.decisions import Decision, Decisions, refusal
-from podgate.features.metadata.server.exposure import Exposure
+from podgate.features.metadata.server.exposure import Exposure, networks
 from podgate.features.metadata.server.journal import Journal
 from podgate.features.metadata.server.limits import READ_SIZE, Limits
 from podgate.features.metadata.server.memory import Memory
@@ -88,7 +91,8 @@ class Proxy:
     ) -> None:
         self.setup = setup
         self.limits = setup.limits
-        self.exposure = setup.exposure
+        self._exposure = setup.exposure
+        self._exposed: Filter | None = None
         self.view = memoryview(bytearray(READ_SIZE))
         self.counts = Counts()
         self.pool = Pool(setup.upstream, setup.limits, self.view, self._end_a_long_poll)
@@ -160,6 +164,14 @@ class Proxy:
     def serve_closed(self) -> Client:
         """Give the protocol of a connection to a port where everything is refused."""
         return Client(self, self.closed_port)
+
+    def admits(self, source: str, local: str, original: str) -> bool:
+        """Say whether a connection is taken (exposure.py); the Pod ranges are those of the policy in force."""
+        filter_: Filter | None = self._cell.value
+        if filter_ is not self._exposed and filter_ is not None:
+            self._exposed = filter_
+            self._exposure = replace(self.setup.exposure, pods=networks(filter_.pod_ranges))
+        return self._exposure.admits(source, local, original)
 
     # Decisions.
 

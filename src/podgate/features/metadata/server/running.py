@@ -1,30 +1,33 @@
-"""running: the metadata proxy as ``run`` keeps it: policy files in, a filter and listening sockets out.
+"""running: the metadata proxy as ``run`` keeps it: policies in, a filter and listening sockets out.
 
-Here: the states, their compile from files of JSON, the steps. Not here: Kubernetes objects and YAML (compile.py, for
-the verbs that only look), composing sources and the host (podgate.servers).
+Here: the states, their compile from files of JSON or from what the watching process tells, the steps.
+Not here: Kubernetes objects and YAML (watcher/, and compile.py for the verbs that only look), composing sources and the
+host (podgate.servers).
 Invariant: what this module imports is what the proxy's process holds in its 25 MiB.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from podgate.features.metadata.assemble import from_json_files
+from podgate.features.metadata.assemble import filter_of, from_json_files
 from podgate.features.metadata.filter import Filter
 from podgate.features.metadata.intent import NodeRules
 from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.server.exposure import Exposure
+from podgate.features.metadata.server.following import WatchSource, link_for
 from podgate.features.metadata.server.node import BEFORE_LISTENING, node_steps
 from podgate.features.metadata.server.pool import Address
 from podgate.features.metadata.server.proxy import Proxy, Setup, journal_for, no_journal
 from podgate.features.metadata.settings import Settings
-from podgate.joints import Compiled, Inputs, Sample, Step
+from podgate.features.metadata.watched import THE_WATCH, WATCHED, Watched
+from podgate.joints import Compiled, Inputs, Sample, Source, Step
 from podgate.model.files import Directory, FileContent, FileWatch, Missing, Present, Unreadable
 from podgate.model.frozen import Frozen, file_ref
-from podgate.model.machine import Machine
 from podgate.model.problems import Problem, problems_by_object
+from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.observe.logs import Log
 from podgate.targets.cell.apply import Cell, CellTarget
 from podgate.targets.cell.state import State as Held
@@ -35,13 +38,21 @@ from podgate.targets.listeners.state import State as Listening
 FILES = "*.[jy]*"
 """The names that count in a folder of policies. One in YAML is a mistake here, never silently left out."""
 
+NOTHING_YET = "Pods and policies are not known yet: everybody gets the strictest rules"
+LAST_KNOWN = "Pods and policies are not followed now: what was known last stays in force"
+
 
 class States(Frozen, frozen=True):
-    """What the proxy's process wants: a filter to decide with, where to listen, and the node's rules around it."""
+    """What the proxy's process wants: a filter to decide with, where to listen, and the node's rules around it.
+
+    Attributes:
+        watch: how the watching process fares; empty where nothing is followed.
+    """
 
     policy: Held
     listeners: Listening
     rules: NodeRules = NodeRules()
+    watch: Literal["", "waiting", "connected", "lost"] = ""
 
 
 class Server:
@@ -50,13 +61,18 @@ class Server:
     name = "metadata"
     settings = Settings
 
+    def objects(self, settings: Settings, node_name: str, environ: Mapping[str, str]) -> Source[Snapshot] | None:
+        """Follow Pods and policies in another process, where the settings ask for them or for YAML."""
+        link = link_for(settings, node_name, environ)
+        return None if link is None else WatchSource(link)
+
     def files(self, settings: Settings) -> tuple[FileWatch, ...]:
         """Need the policy file or folder."""
         return () if settings.policy_path is None else (FileWatch(settings.policy_path, FILES),)
 
     def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[States]]:
         """Give the compiler."""
-        return lambda inputs: compile_states(settings, inputs.files, inputs.machine)
+        return lambda inputs: compile_states(settings, inputs)
 
     def steps(self, settings: Settings, log: Log) -> tuple[Step[States, Any, Any], ...]:
         """Refuse, swap the policy, listen, redirect: nobody is answered by a proxy without a policy."""
@@ -84,23 +100,43 @@ class Server:
         return (*node.before, policy, listeners, *node.after) if node else (policy, listeners)
 
     def samples(self, states: States) -> tuple[Sample, ...]:
-        """Count the policies."""
-        text = "Policy files in force."
-        return (Sample("podgate_metadata_policies", len(states.policy.value.policies), help=text),)
+        """Count the policies and the clients that are known."""
+        filter_: Filter = states.policy.value
+        found = (
+            Sample("podgate_metadata_policies", len(filter_.policies), help="Policies in force."),
+            Sample("podgate_metadata_clients", len(filter_.clients or ()), help="Addresses of Pods that are known."),
+        )
+        name, text = "podgate_metadata_watch_connected", "Whether the process that follows Pods and policies is there."
+        return (*found, Sample(name, states.watch == "connected", help=text)) if states.watch else found
 
 
 SERVER = Server()
 
 
-_NO_MACHINE = Machine()
+def compile_states(settings: Settings, inputs: Inputs) -> Compiled[States]:
+    """Compile settings, what is followed or the policy files, and the node's machine."""
+    found = inputs.objects.kinds.get(WATCHED)
+    return _from_files(settings, inputs) if found is None else _from_watch(settings, inputs, found)
 
 
-def compile_states(
-    settings: Settings, files: Mapping[str, FileContent], machine: Machine = _NO_MACHINE
-) -> Compiled[States]:
-    """Compile settings, policy files and the node's machine."""
+def _from_watch(settings: Settings, inputs: Inputs, found: Listed[Any] | Absent) -> Compiled[States]:
+    """Compile what the watching process told last; until it told anything, everybody gets the strictest rules."""
+    lost = inputs.objects.faults
+    if isinstance(found, Absent):
+        watched, why = Watched(strictest=True), NOTHING_YET
+    else:
+        watched = found.objects[THE_WATCH]
+        why = watched.why or (LAST_KNOWN if lost else "")
+    filter_ = filter_of(settings, watched.policies, watched.clients, watched.pod_ranges, strictest=watched.strictest)
+    watch: Literal["lost", "waiting", "connected"]
+    watch = "lost" if lost else "waiting" if isinstance(found, Absent) else "connected"
+    states = _states(settings, filter_, node_rules(settings, inputs.machine, watched.node_labels), watch)
+    return Compiled(states, problems_by_object(lost), degraded=why)
+
+
+def _from_files(settings: Settings, inputs: Inputs) -> Compiled[States]:
     good, problems = [], []
-    for path, content in _policy_files(settings, files):
+    for path, content in _policy_files(settings, inputs.files):
         if isinstance(content, Present):
             good.append((path, content.data))
         else:
@@ -110,7 +146,8 @@ def compile_states(
     if problems and not filter_.strictest:
         filter_ = _strict(filter_)
     degraded = "a policy cannot be used: everybody gets the strictest rules" if filter_.strictest else ""
-    return Compiled(_states(settings, filter_, machine), problems_by_object(problems), degraded=degraded)
+    states = _states(settings, filter_, node_rules(settings, inputs.machine))
+    return Compiled(states, problems_by_object(problems), degraded=degraded)
 
 
 def _strict(filter_: Filter) -> Filter:
@@ -121,20 +158,22 @@ def _rules(states: States) -> NodeRules:
     return states.rules
 
 
-def _states(settings: Settings, filter_: Filter, machine: Machine) -> States:
+def _states(
+    settings: Settings, filter_: Filter, rules: NodeRules, watch: Literal["", "waiting", "connected", "lost"] = ""
+) -> States:
     address, port = settings.listen
     endpoints = {Endpoint(str(address), port, "proxy")}
     if settings.firewall:
         # Redirected from 8080, which the old rules sent to a port where nobody listened.
         endpoints.add(Endpoint(str(address), port - 1, "closed"))
-    rules = node_rules(settings, machine)
-    return States(Held(filter_, shown(filter_)), Listening(frozenset(endpoints)), rules)
+    return States(Held(filter_, shown(filter_)), Listening(frozenset(endpoints)), rules, watch)
 
 
 def shown(filter_: Filter) -> str:
     """Give the line that says which filter is in force."""
     words = [f"profile {filter_.profile.name}", f"open: {', '.join(filter_.opened) or 'nothing'}"]
     words += [policy.name for policy in filter_.policies]
+    words += [] if filter_.clients is None else [f"{len(filter_.clients)} addresses of Pods"]
     words += ["strictest rules for everybody"] * filter_.strictest + ["audit only"] * filter_.audit
     return "; ".join(words)
 

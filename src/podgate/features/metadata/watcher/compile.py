@@ -1,0 +1,102 @@
+"""compile: objects and policy files to what the proxy's process is told. Pure.
+
+Here: which policies are in force, and since when nothing better is known. Not here: reading them (metadata's
+compile.py), the profile and its switches, which are the proxy's own options.
+Invariant: until everything could be read once, everybody gets the strictest rules; after that, while anything cannot be
+read, no policy that is in force goes away.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from podgate.features.metadata.compile import has_unread, is_forbidden, known_clients, known_ranges, policies_of
+from podgate.features.metadata.filter import NamedPolicy
+from podgate.features.metadata.node_rules import READY_LABEL
+from podgate.features.metadata.watched import Watched
+from podgate.features.metadata.watcher.settings import WatchSettings
+from podgate.joints import Compiled, Inputs
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.pods import POD
+from podgate.model.problems import problems_by_object
+from podgate.model.snapshot import Absent
+from podgate.targets.cell.state import State as Told
+
+KEPT = "policies"
+"""The entry of what is kept that holds the policies in force."""
+
+NO_SOURCE = (
+    "there is no source of Pods and policies, so everybody gets the strictest rules: give --source or --kubeconfig, or "
+    "mount the Pod's account"
+)
+FORBIDDEN = (
+    "the API forbids reading Pods or policies, so everybody gets the strictest rules: see deploy/metadata/per-pod"
+)
+UNREAD = "a policy cannot be read: everybody gets the strictest rules"
+LAST_GOOD = "a policy cannot be used as written: what was in force before it stays"
+
+
+class States(Frozen, frozen=True):
+    """What the watching process wants: what the proxy's process is told."""
+
+    told: Told
+
+
+def compile_watched(settings: WatchSettings, inputs: Inputs) -> Compiled[States]:
+    """Compile the newest inputs."""
+    policies, problems = policies_of(settings.policy_path, inputs)
+    why = _why(inputs, broken=bool(problems))
+    if why == LAST_GOOD:
+        policies += _missing(policies, inputs.kept[KEPT])
+    name = settings.node_name or inputs.machine.node_name
+    clients = known_clients(inputs, name, policies)
+    watched = Watched(
+        policies=tuple(policies),
+        clients=clients,
+        pod_ranges=known_ranges(inputs, name, clients),
+        node_labels=_labels(inputs, name),
+        strictest=why not in ("", LAST_GOOD),
+        why=why,
+    )
+    keep = {} if watched.strictest else {KEPT: msgspec.json.encode(watched.policies)}
+    found = problems_by_object((*inputs.objects.faults, *problems))
+    return Compiled(States(Told(watched, shown(watched))), found, keep=keep, degraded=why)
+
+
+def _why(inputs: Inputs, *, broken: bool) -> str:
+    """Say why what is in force is not what users wrote; empty when it is."""
+    if is_forbidden(inputs):
+        return FORBIDDEN
+    if _has_no_source(inputs):
+        return NO_SOURCE
+    if broken or has_unread(inputs):
+        return LAST_GOOD if KEPT in inputs.kept else UNREAD
+    return ""
+
+
+def _missing(policies: Sequence[NamedPolicy], kept: bytes) -> list[NamedPolicy]:
+    """Give what was in force and is not among the policies now: it may be what cannot be read."""
+    names = {policy.name for policy in policies}
+    return [policy for policy in msgspec.json.decode(kept, type=list[NamedPolicy]) if policy.name not in names]
+
+
+def _has_no_source(inputs: Inputs) -> bool:
+    """Say whether objects were wanted and there is nowhere to get them from."""
+    found = inputs.objects.kinds.get(POD.kind)
+    return isinstance(found, Absent) and found.why == "no source"
+
+
+def _labels(inputs: Inputs, name: str) -> dict[str, str] | None:
+    node = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, name))
+    if node is None:
+        return None
+    return {key: value for key, value in node.metadata.labels.items() if key == READY_LABEL}
+
+
+def shown(watched: Watched) -> str:
+    """Give the line about what the proxy's process is told."""
+    pods = "Pods unknown" if watched.clients is None else f"{len(watched.clients)} addresses of Pods"
+    words = [pods, f"policies: {', '.join(policy.name for policy in watched.policies) or 'none'}"]
+    words += [f"Pods are in {' '.join(watched.pod_ranges)}"] if watched.pod_ranges else []
+    return "; ".join([*words, *(["strictest rules for everybody"] * watched.strictest)])

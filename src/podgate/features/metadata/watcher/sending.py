@@ -1,0 +1,134 @@
+"""sending: the target that tells the proxy's process, over a unix socket or the standard output.
+
+Here: lines out, to as many readers as there are. Not here: what a line holds (watched.py), the other end
+(server/following.py).
+Invariant: whoever connects gets all that is known at once; a reader that does not read is dropped, never waited for.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, cast
+
+from podgate.features.metadata.watched import BEAT, LONGEST, line_of
+from podgate.joints import ApplyError, Key, Refused, Signal
+from podgate.targets.cell.diff import Plan, diff
+from podgate.targets.cell.state import State
+
+BEAT_SECONDS: Final = 5.0
+"""Between two signs of life."""
+_MODE: Final = 0o660
+"""Of the socket: the proxy is another user, in a common group."""
+_UNREAD: Final = 2 * LONGEST
+"""Bytes that a reader may leave unread."""
+
+
+class SendingTarget:
+    """Tells every reader what is known.
+
+    Args:
+        path: the socket to listen at; None for the standard output, to one reader.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._told = State()
+        self._line = b""
+        self._readers: set[_Reader] = set()
+
+    async def read(self) -> State:
+        """Give what was told last."""
+        return self._told
+
+    def diff(self, have: State, want: State) -> Plan:
+        """Give the plan."""
+        return diff(have, want)
+
+    async def apply(self, plan: Plan) -> Mapping[Key, str]:
+        """Tell every reader; nothing is ever refused."""
+        line = line_of(plan.want.value)
+        if len(line) > LONGEST:
+            raise ApplyError(f"{len(line)} bytes about Pods and policies are more than {LONGEST}: use fewer rules")
+        self._told, self._line = plan.want, line
+        self._write(line)
+        return {}
+
+    async def signals(self) -> AsyncIterator[Signal]:
+        """Listen, and give a sign of life now and then; tells when the one reader of the standard output has gone."""
+        gone = asyncio.Event()
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await (self._to_output(gone) if self._path is None else self._listen(self._path, stack))
+            except (OSError, ValueError) as error:
+                raise ApplyError(f"{self._path or 'standard output'}: cannot be written to: {error}") from error
+            stack.callback(self._close)
+            while not gone.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(BEAT_SECONDS):
+                        await gone.wait()
+                self._write(BEAT)
+            yield Refused("standard output", "nobody reads it any more")
+            await asyncio.get_running_loop().create_future()
+
+    async def _listen(self, path: str, stack: contextlib.AsyncExitStack) -> None:
+        server = await asyncio.get_running_loop().create_unix_server(lambda: _Reader(self), path)
+        stack.callback(_unlink, path)
+        stack.callback(server.close)
+        os.chmod(path, _MODE)  # noqa: PTH101 - one call
+
+    async def _to_output(self, gone: asyncio.Event) -> None:
+        await asyncio.get_running_loop().connect_write_pipe(lambda: _Reader(self, gone), sys.stdout.buffer)
+
+    def _write(self, line: bytes) -> None:
+        for reader in list(self._readers):
+            reader.write(line)
+
+    def _close(self) -> None:
+        for reader in list(self._readers):
+            reader.end()
+
+    def opened(self, reader: "_Reader") -> None:
+        """Take in a reader, and tell it all that is known."""
+        self._readers.add(reader)
+        reader.write(self._line or BEAT)
+
+    def closed(self, reader: "_Reader") -> None:
+        """Forget a reader."""
+        self._readers.discard(reader)
+
+
+class _Reader(asyncio.Protocol):
+    """The connection to one reader, which says nothing."""
+
+    def __init__(self, target: SendingTarget, gone: asyncio.Event | None = None) -> None:
+        self._target = target
+        self._gone = gone
+        self._transport: asyncio.WriteTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop has transports of its own, which do not inherit.
+        self._transport = cast("asyncio.WriteTransport", transport)
+        self._target.opened(self)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._target.closed(self)
+        if self._gone is not None:
+            self._gone.set()
+
+    def write(self, line: bytes) -> None:
+        """Send a line; a reader that does not read is dropped."""
+        if self._transport.get_write_buffer_size() > _UNREAD:
+            self.end()
+        else:
+            self._transport.write(line)
+
+    def end(self) -> None:
+        """Drop the connection, with what was not sent yet."""
+        self._transport.abort()
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)  # noqa: PTH108 - one call
