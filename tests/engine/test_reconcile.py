@@ -255,8 +255,7 @@ def test_a_follower_from_the_start_is_told_of_the_first_commit_and_then_of_chang
             await rig.settled()
             await asyncio.sleep(1)
 
-    told = [None, States({"a": "0"}), States({"a": "1"})]
-    assert play(story).follower.followed == [*pairwise(told)]
+    assert play(story).follower.followed == [*pairwise([None, States({"a": "0"}), States({"a": "1"})])]
 
 
 def test_the_first_commit_of_a_process_is_no_change_to_follow() -> None:
