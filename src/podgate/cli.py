@@ -70,6 +70,10 @@ def _main(words: Sequence[str]) -> int:
         from podgate.lab import cli as lab  # noqa: PLC0415 - an agent never loads the lab
 
         return lab.main(words[1:])
+    if words[:1] == ["addon"]:
+        from podgate.admin.addons import cli as addons  # noqa: PLC0415 - no agent loads it
+
+        return _administer(addons.main, words[1:])
     if words[:3] == ["metadata", "kube-up", "migrate-labels"]:
         from podgate.admin import relabelling  # noqa: PLC0415 - no agent loads it
 
@@ -78,12 +82,12 @@ def _main(words: Sequence[str]) -> int:
         return _kube_up(words[2:])
     if words[:2] == ["metadata", "doctor"]:
         return _doctor(words[2:])
+    if words[:2] == ["metadata", "watch"]:
+        return _watch(words[2:])
     if len(words) > 1 and words[1] == "run" and words[0] in SERVERS and not {"-h", "--help"} & set(words):
         return _serve(words[0], words[2:])
     parser, chosen = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
-    if words[:2] == ["metadata", "watch"]:
-        return _watch(words[2:])
     if chosen is None:
         if unknown:
             parser.error(f"{unknown[0]} means nothing here")
@@ -152,10 +156,6 @@ def _doctor(words: Sequence[str]) -> int:
     return code
 
 
-def _kube_up(words: Sequence[str]) -> int:
-    """Do what the cluster scripts did for metadata-proxy: a verb that one feature alone has."""
-    from podgate.features.metadata import kube_up  # noqa: PLC0415 - as verbs above
-
 def _watch(words: Sequence[str]) -> int:
     """Follow objects for the metadata proxy: a verb that one feature alone has."""
     from podgate import verbs  # noqa: PLC0415 - as above
@@ -167,6 +167,10 @@ def _watch(words: Sequence[str]) -> int:
     watching: Any = feature.FEATURE  # it answers to no verb but run
     return verbs.perform("run", watching, settings, arguments, os.environ)
 
+
+def _kube_up(words: Sequence[str]) -> int:
+    """Do what the cluster scripts did for metadata-proxy: a verb that one feature alone has."""
+    from podgate.features.metadata import kube_up  # noqa: PLC0415 - as verbs above
 
     said = kube_up.answer(words, os.environ, sys.stdin.read)
     sys.stdout.write(said.out)
@@ -212,6 +216,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
         feature_parser = features.add_parser(name, help=summary, description=f"podgate {name} {summary}.")
         if name == chosen:
             _add_verbs(feature_parser, importlib.import_module(module).FEATURE)
+    features.add_parser("addon", help="keep a cluster's add-ons as the manifests of a folder say", add_help=False)
     features.add_parser("lab", help="a cluster in a box, from ordinary manifests, on this machine", add_help=False)
     return parser, chosen if chosen in FEATURES else None
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.fake_discovery import REVIEWS, discovered, reviewed
 from tests.support.fake_objects import ApiError, Collection, Obj, Objects, Resource, Selection
 
 RESOURCES = (
@@ -103,8 +104,11 @@ class FakeApiServer:
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
             if scheme != "Bearer" or token not in self.tokens:
                 raise ApiError(401, "Unauthorized", "Unauthorized")
-        if request.path == "/version":
-            return web.json_response({"major": "1", "minor": "36", "gitVersion": "v1.36.3"})
+        told = discovered(request.path, self.objects) if request.method == "GET" else None
+        if told is not None:
+            return web.json_response(told)
+        if request.path == REVIEWS:
+            return web.json_response(reviewed(await request.json(), self.forbidden), status=201)
         collection, namespace, name, subresource = self._find(request.path)
         verb = self._verb(request, name)
         if (verb, collection.resource.plural) in self.forbidden:
@@ -162,7 +166,8 @@ class FakeApiServer:
                 if not request.query.get("fieldManager"):
                     raise ApiError(422, "Invalid", "fieldManager: Required value: is required for apply patch")
                 force = request.query.get("force") == "true"
-                obj = self.objects.apply(collection, name, body, manager, subresource=subresource, force=force)
+                with self.objects.trial(collection, name, dry=request.query.get("dryRun") == "All"):
+                    obj = self.objects.apply(collection, name, body, manager, subresource=subresource, force=force)
         return web.json_response(obj)
 
     # Lists.

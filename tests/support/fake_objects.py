@@ -7,6 +7,7 @@ Invariant: each write gets the next resource version, and one that changes nothi
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from podgate.model.selectors import field_selector, label_selector, matches_fields, matches_labels
@@ -127,6 +128,18 @@ class Objects:
             collection.history.clear()
 
     # Writes.
+
+    @contextmanager
+    def trial(self, collection: Collection, name: Name, *, dry: bool) -> Iterator[None]:
+        """Undo what the block writes to one object, when it is a dry run."""
+        old, version, events = collection.objects.get(name), self.version, len(collection.history)
+        yield
+        if dry:
+            self.version = version
+            del collection.history[events:]
+            collection.objects.pop(name, None)
+            if old is not None:
+                collection.objects[name] = old
 
     def put(self, plural: str, obj: Obj) -> Obj:
         """Create or replace, as a test wants it."""

@@ -1,0 +1,195 @@
+"""Folder: manifests become add-ons, or complaints with file and line. Pure.
+
+Here: which objects of a folder count, and what stays of a file that went bad. Not here: reading files, which kinds the
+API has (cluster.py), what is to be done (plan.py).
+Invariant: a folder with any complaint is not whole, and nothing is ever removed because of a folder that is not whole.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from podgate.model.documents import locate, parse, parse_json, parse_json_lines
+from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
+from podgate.model.frozen import Frozen
+from podgate.model.options import did_you_mean
+
+Object = dict[str, Any]
+Mode = Literal["Reconcile", "EnsureExists"]
+
+MODE_LABEL: Final = "addonmanager.kubernetes.io/mode"
+_VERSION: Final = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[a-z0-9]+")
+_NO_NAME: Final = re.compile(r"^\.{1,2}$|[/%]")
+"""What no part of a path may be (k8s.io/apimachinery, IsValidPathSegmentName)."""
+
+MODES: Final = ("Reconcile", "EnsureExists")
+"""Kept as it is written, or made once and then its users' (kubernetes, cluster/addons/addon-manager)."""
+
+
+class Addon(Frozen, frozen=True):
+    """One object of the folder.
+
+    Attributes:
+        mode: what is done with it.
+        body: the whole object, without nulls and without status; its label says the mode.
+        place: ``FILE:LINE``.
+    """
+
+    mode: Mode
+    body: Object
+    place: str
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        group, slash, _ = str(self.body["apiVersion"]).partition("/")
+        return group if slash else ""
+
+    @property
+    def kind(self) -> str:
+        """The kind's name."""
+        return str(self.body["kind"])
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return str(self.body["metadata"]["name"])
+
+
+class Folder(Frozen, frozen=True):
+    """What a folder asks for.
+
+    Attributes:
+        addons: the objects, by file name and place in it; of a file that went bad, those that it gave last.
+        by_file: the same by file, for the next reading.
+        complaints: errors: what keeps the folder from being whole.
+        ignored: objects without a mode, which are nobody's business here.
+    """
+
+    addons: tuple[Addon, ...] = ()
+    by_file: Mapping[str, tuple[Addon, ...]] = {}
+    complaints: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def understood(
+    contents: Mapping[str, FileContent], before: Folder, mode: Mode | None = None, *, may_be_empty: bool = False
+) -> Folder:
+    """Read a folder.
+
+    Args:
+        contents: what is in it, by path: files and folders.
+        before: the reading before, from which files that went bad keep their objects.
+        mode: of objects that have no label; None: they are ignored.
+        may_be_empty: a folder without any object means that nothing is wanted any more, and is no accident.
+    """
+    by_file: dict[str, tuple[Addon, ...]] = {}
+    complaints: list[str] = []
+    ignored: list[str] = []
+    for path, content in sorted(contents.items()):
+        if isinstance(content, Directory):
+            continue
+        found: list[Addon] = []
+        bad = list(_read(path, content, mode, found, ignored))
+        complaints += bad
+        by_file[path] = before.by_file.get(path, ()) if bad else tuple(found)
+    addons = tuple(addon for found in by_file.values() for addon in found)
+    complaints += _twice(addons)
+    if not addons and not complaints and not may_be_empty:
+        complaints.append("no add-on is in this folder: nothing is removed; --allow-empty says that this is meant")
+    return Folder(addons, by_file, tuple(complaints), tuple(ignored))
+
+
+def _read(path: str, content: FileContent, mode: Mode | None, found: list[Addon], ignored: list[str]) -> Iterator[str]:
+    """Give the complaints about a file; what is well in it is added to ``found``."""
+    if isinstance(content, Unreadable | Missing):
+        why = content.why if isinstance(content, Unreadable) else "there is no such file or folder"
+        yield f"{path}: cannot be read: {why}"
+        return
+    if not isinstance(content, Present):
+        return
+    read = parse_json_lines if path.endswith(".jsonl") else parse_json if path.endswith(".json") else parse
+    parsed = read(content.data)
+    for fault in parsed.faults:
+        if fault.fatal:
+            yield f"{path}:{fault.line}: {fault.message}"
+    for number, document in enumerate(parsed.documents):
+        for at, value in _flattened("", document):
+            wrong = _wrong(value)
+            field, message = wrong or _wrong_mode(value)
+            line = locate(content.data, number, f"{at}.{field}".strip(".")) or 1
+            if message:
+                yield f"{path}:{line}: {field}{': ' if field else ''}{message}"
+                continue
+            labelled = _labels(value).get(MODE_LABEL) or mode
+            if labelled is None:
+                ignored.append(f"{path}:{line}: {value['kind']} {value['metadata']['name']} has no label {MODE_LABEL}")
+            else:
+                found.append(Addon(labelled, _completed(value, labelled), f"{path}:{line}"))
+
+
+def _flattened(at: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Give the objects of a document with their paths in it: itself, or the items of a List."""
+    if value is None:
+        return
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list):
+        for index, item in enumerate(value["items"]):
+            yield from _flattened(f"{at}.items[{index}]".strip("."), item)
+    else:
+        yield at, value
+
+
+def _wrong(value: Any) -> tuple[str, str] | None:
+    """Give field and message of what keeps a value from being an object of the API."""
+    if not isinstance(value, dict):
+        return "", f"an object is a map, not {type(value).__name__}: is this a manifest?"
+    for name in ("apiVersion", "kind"):
+        if not isinstance(value.get(name), str) or not value[name]:
+            return name, f"an object needs {name}, as a text"
+    if not _VERSION.fullmatch(value["apiVersion"]):
+        return "apiVersion", f'"{value["apiVersion"]}" is no version: write GROUP/VERSION, as apps/v1, or v1'
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        return "metadata", "an object needs metadata.name, as a text"
+    for key in ("name", "namespace"):
+        if not isinstance(metadata.get(key) or "", str) or _NO_NAME.search(metadata.get(key) or ""):
+            return f"metadata.{key}", f"{metadata[key]!r} is no name that an object can have"
+    labels = metadata.get("labels") or {}
+    if not isinstance(labels, dict) or not all(isinstance(each, str) for each in labels.values()):
+        return "metadata.labels", "labels are a map of texts: put quotes around true, false and numbers"
+    return None
+
+
+def _wrong_mode(value: Object) -> tuple[str, str]:
+    mode = _labels(value).get(MODE_LABEL)
+    if mode is None or mode in MODES:
+        return "", ""
+    return "metadata.labels", f'{MODE_LABEL}: "{mode}" is no mode: {" or ".join(MODES)}{did_you_mean(mode, MODES)}'
+
+
+def _labels(value: Object) -> Mapping[str, Any]:
+    return value["metadata"].get("labels") or {}
+
+
+def _completed(value: Object, mode: str) -> Object:
+    """Give an object as it is sent: with its label, and without what only the API writes."""
+    plain = _without_nulls({key: part for key, part in value.items() if key != "status"})
+    labels = {**_labels(value), MODE_LABEL: mode}
+    return {**plain, "metadata": {**plain["metadata"], "labels": labels}}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def _twice(addons: tuple[Addon, ...]) -> Iterator[str]:
+    """Complain about an object that stands in two places: which one counts would be chance."""
+    seen: dict[tuple[str, ...], str] = {}
+    for addon in addons:
+        key = (addon.group, addon.kind, str(addon.body["metadata"].get("namespace", "")), addon.name)
+        if key in seen:
+            yield f"{addon.place}: {addon.kind} {addon.name} stands at {seen[key]} too: take one of them out"
+        seen.setdefault(key, addon.place)

@@ -1,0 +1,62 @@
+"""Workloads: what the status of a DaemonSet, Deployment or StatefulSet says. Pure.
+
+Here: ready, started, on the host's network, which Pods are its own. Not here: what follows from it (plan.py).
+Invariant: a status that is older than the spec says nothing: such a workload is not ready.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Object = Mapping[str, Any]
+
+
+def is_ready(obj: Object) -> bool:
+    """Say whether all Pods are of the newest generation and available (as ``kubectl rollout status`` does)."""
+    status, spec = obj.get("status") or {}, obj.get("spec") or {}
+    if status.get("observedGeneration", 0) < (obj["metadata"].get("generation") or 1):
+        return False
+    if obj.get("kind") == "DaemonSet" or "desiredNumberScheduled" in status:
+        desired = status.get("desiredNumberScheduled", 0)
+        return bool(status.get("updatedNumberScheduled", 0) >= desired and status.get("numberAvailable", 0) >= desired)
+    desired = spec.get("replicas", 1)
+    counts = (status.get(name, 0) for name in ("updatedReplicas", "availableReplicas"))
+    return all(count >= desired for count in counts) and status.get("replicas", 0) <= desired
+
+
+def on_host(obj: Object) -> bool:
+    """Say whether its Pods are on the host's network."""
+    return bool(_pod_spec(obj).get("hostNetwork"))
+
+
+def selected(obj: Object) -> str:
+    """Give the label selector of its Pods; only equality is read, which is what every workload's own labels give."""
+    labels = ((obj.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def all_started(obj: Object, pods: Iterable[Object]) -> bool:
+    """Say whether each Pod that should be there is, and each of its containers has run at least once.
+
+    So every image was found, and whatever keeps it from being ready is not that it cannot begin.
+    """
+    status = obj.get("status") or {}
+    if status.get("observedGeneration", 0) < (obj["metadata"].get("generation") or 1):
+        return False
+    wanted = status.get("desiredNumberScheduled", (obj.get("spec") or {}).get("replicas", 1))
+    found = list(pods)
+    return len(found) >= wanted and all(map(_pod_started, found))
+
+
+def _pod_started(pod: Object) -> bool:
+    names = {each["name"] for each in (pod.get("spec") or {}).get("containers") or ()}
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return names <= {each["name"] for each in statuses if _ran(each)}
+
+
+def _ran(container: Object) -> bool:
+    state, last = container.get("state") or {}, container.get("lastState") or {}
+    return bool(container.get("restartCount") or {"running", "terminated"} & (state.keys() | last.keys()))
+
+
+def _pod_spec(obj: Object) -> Object:
+    return ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
