@@ -61,8 +61,10 @@ def labels_of_terms(folder: Path) -> list[dict[str, tuple[str, list[str]]]]:
 
 @FOLDERS
 def test_a_folder_holds_objects_of_known_fields_in_kube_system(folder: Path) -> None:
-    rights = {"clusterrole.yaml", "clusterrolebinding.yaml", "customresourcedefinition.yaml"}
-    assert {path.name for path in folder.iterdir()} == FILES | (rights if folder == POLICIES else set())
+    rights = {"clusterrole.yaml", "clusterrolebinding.yaml", "role.yaml", "rolebinding.yaml"}
+    definitions = {"customresourcedefinition.yaml", "nodereports.yaml"}
+    more = rights | definitions if folder == POLICIES else set()
+    assert {path.name for path in folder.iterdir()} == FILES | more
     account = msgspec.convert(document(folder / "serviceaccount.yaml"), ServiceAccount)
     config = msgspec.convert(document(folder / "configmap.yaml"), ConfigMap)
     assert {each.metadata.namespace for each in (account, config, daemonset(folder))} == {"kube-system"}
@@ -146,24 +148,29 @@ def test_the_variant_of_policies_has_a_token_and_nothing_else() -> None:
     assert document(DEFAULT / "serviceaccount.yaml") == document(POLICIES / "serviceaccount.yaml")
 
 
-def test_the_variant_of_policies_may_do_what_the_feature_watches_and_nothing_else() -> None:
+def test_the_variant_of_policies_may_watch_what_the_feature_watches_and_nothing_else() -> None:
+    """Other rights are used, and none is missing: tests/cluster/test_rights.py."""
     words = document(POLICIES / "daemonset.yaml")["spec"]["template"]["spec"]["containers"][0]["args"]
     (config,) = [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
     watched = {(each.kind.group, each.kind.plural) for each in FEATURE.watches(Settings(config=config), "node-1")}
     rules = document(POLICIES / "clusterrole.yaml")["rules"]
     assert all(rule.keys() == {"apiGroups", "resources", "verbs"} for rule in rules)
-    assert [rule["verbs"] for rule in rules] == [["list", "watch"]] * len(rules)
-    assert {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]} == watched
+    watching = [rule for rule in rules if rule["verbs"] == ["list", "watch"]]
+    assert {(group, name) for rule in watching for group in rule["apiGroups"] for name in rule["resources"]} == watched
 
 
-def test_the_role_is_bound_to_the_account_of_the_pods() -> None:
-    binding, account = document(POLICIES / "clusterrolebinding.yaml"), document(POLICIES / "serviceaccount.yaml")
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_the_roles_are_bound_to_the_account_of_the_pods(kind: str) -> None:
+    role = document(POLICIES / f"{kind.lower()}.yaml")
+    binding, account = document(POLICIES / f"{kind.lower()}binding.yaml"), document(POLICIES / "serviceaccount.yaml")
     name = {key: account["metadata"][key] for key in ("name", "namespace")}
     assert binding["subjects"] == [{"kind": "ServiceAccount", **name}]
-    role = document(POLICIES / "clusterrole.yaml")
     assert binding["roleRef"] == {
-        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role["metadata"]["name"]
+        "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role["metadata"]["name"]
     }  # fmt: skip
+    if kind == "Role":
+        # The Lease is where the agents' Pods are.
+        assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == name["namespace"]
     assert pod(POLICIES).service_account_name == account["metadata"]["name"]
 
 

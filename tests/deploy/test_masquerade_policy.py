@@ -8,14 +8,18 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 import yaml
 
 from podgate.features.masquerade.policies import ACTIONS, read_policy
-from podgate.features.masquerade.policy import MASQUERADE_POLICY, MasqueradePolicy
+from podgate.features.masquerade.policy import MASQUERADE_POLICY, MasqueradePolicy, policy_ref
 from podgate.lab.validity import fault_of
 from podgate.model.documents import parse
 from podgate.model.kinds.meta import ObjectMeta
+from podgate.model.kinds.reports import Applied, NodeReport
+from podgate.targets.kubernetes.conditions import stamped
+from podgate.targets.kubernetes.reports import Condition, statuses
 from tests.support.cases import read_cases
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +27,8 @@ DEFINITION: Any = yaml.safe_load(
     (ROOT / "deploy" / "masquerade-policies" / "customresourcedefinition.yaml").read_text()
 )
 VERSION: Any = DEFINITION["spec"]["versions"][0]
-SPEC: Any = VERSION["schema"]["openAPIV3Schema"]["properties"]["spec"]
+WHOLE: Any = VERSION["schema"]["openAPIV3Schema"]["properties"]
+SPEC: Any = WHOLE["spec"]
 CASES = read_cases(*sorted((ROOT / "tests" / "features" / "masquerade" / "cases").glob("*.case")))
 
 TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -35,7 +40,7 @@ TYPES: Final[dict[str, tuple[type, ...]]] = {
 KEYWORDS: Final = {
     *("type", "description", "properties", "additionalProperties", "required", "items", "enum", "pattern", "format"),
     *("default", "minItems", "maxItems", "maxLength", "x-kubernetes-list-type", "x-kubernetes-map-type"),
-    "x-kubernetes-validations",
+    *("x-kubernetes-validations", "x-kubernetes-list-map-keys"),
 }
 
 
@@ -120,6 +125,20 @@ def test_schema_and_feature_agree(policy: Any) -> None:
         assert reading.written is None, refused
     if reading.written is not None:
         assert not refused
+
+
+def test_the_status_that_is_written_fits_and_is_a_part_of_its_own() -> None:
+    ref = policy_ref("p")
+    objects = {ref: MasqueradePolicy(ObjectMeta(name="p", generation=3))}
+    told = [NodeReport(node=f"node-{number}", applied=(Applied(ref.kind, "p", "", 3),)) for number in range(20)]
+    conditions = (Condition("Accepted", True, "Valid"), Condition("Conflicted", True, "ShadowedPolicy", "by another"))
+    ((_, fields),) = statuses(objects, {ref: conditions}, [*told, *(NodeReport(node=f"x{n}") for n in range(20))])
+    body, _ = stamped(msgspec.json.decode(fields.body), {}, "2026-01-01T00:00:00Z")
+    assert faults(WHOLE["status"], body["status"], "status") == []
+    assert VERSION["subresources"] == {"status": {}}
+    columns = {each["name"]: each["jsonPath"] for each in VERSION["additionalPrinterColumns"]}
+    assert columns["Nodes"] == ".status.nodes.summary"
+    assert body["status"]["nodes"]["summary"] == "20/40"
 
 
 @pytest.mark.parametrize(

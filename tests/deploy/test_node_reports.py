@@ -1,0 +1,44 @@
+"""The definition of NodeReport: the same in every folder whose agents report, and fit for what they write."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from podgate.lab.validity import fault_of
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.config import Namespace
+from podgate.model.kinds.meta import ObjectMeta
+from podgate.model.kinds.reports import NODE_REPORT
+from podgate.targets.kubernetes.reports import Reporter, report_of
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FILES = sorted(DEPLOY.glob("**/nodereports.yaml"))
+DEFINITION: Any = yaml.safe_load(FILES[0].read_text())
+SCHEMA: Any = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def test_it_is_the_same_in_every_folder() -> None:
+    assert len({path.read_text() for path in FILES}) == 1
+
+
+def test_it_defines_the_kind_that_agents_write() -> None:
+    spec, names = DEFINITION["spec"], DEFINITION["spec"]["names"]
+    assert (spec["group"], spec["versions"][0]["name"]) == (NODE_REPORT.group, NODE_REPORT.version)
+    assert (names["kind"], names["plural"]) == (NODE_REPORT.kind, NODE_REPORT.plural)
+    assert (spec["scope"] == "Cluster") is not NODE_REPORT.namespaced
+    assert fault_of(DEFINITION) is None
+
+
+def test_what_agents_write_has_all_that_is_required_and_nothing_unknown() -> None:
+    refs = [ObjectRef("MasqueradePolicy", "a"), ObjectRef("Thing", "b", "ns")]
+    objects = {ref: Namespace(ObjectMeta(ref.name, generation=1)) for ref in refs}
+    _, fields = report_of("podgate-masquerade", "masquerade", Reporter("n", "u"), objects, {refs[1]: "Odd"})
+    body = msgspec.json.decode(fields.body)
+    assert body.keys() <= SCHEMA["properties"].keys()
+    assert set(SCHEMA["required"]) <= body.keys()
+    entry = SCHEMA["properties"]["applied"]["items"]
+    for written in body["applied"]:
+        assert written.keys() <= entry["properties"].keys()
+        assert set(entry["required"]) <= written.keys()
