@@ -1,0 +1,155 @@
+"""proxy_config: a KubeProxyConfiguration v1alpha1 as values by field, with every complaint.
+
+Here: reading the document, writing the defaults. Not here: the fields (proxy_fields.py), what they do (settings.py).
+Invariant: as the old program does, an unknown key is a warning and a value of a wrong type an error; what is given and
+changes nothing here is named in a warning that says why.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from podgate.features.services.proxy_fields import FIELDS, ConfigField, means_default
+from podgate.model import documents
+from podgate.model.durations import NotADuration, go_text, parse
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.options import did_you_mean
+from podgate.model.problems import Problem, Severity
+
+API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
+KIND: Final = "KubeProxyConfiguration"
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "text": (str,),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "list": (list,),
+    "map": (dict,),
+    "duration": (str,),
+}
+_WORDS: Final = {
+    "text": "a text",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "list": "a list of texts",
+    "map": "a map",
+    "duration": "a duration as 30s or 1h30m",
+}
+_GROUPS: Final = frozenset(path.partition(".")[0] for path in FIELDS if "." in path)
+
+
+class ProxyConfig(Frozen, frozen=True):
+    """What was read: the fields that were given, with durations in nanoseconds, and what is wrong with them."""
+
+    given: Mapping[str, Any] = {}
+    problems: tuple[Problem, ...] = ()
+
+    def __getitem__(self, path: str) -> Any:
+        """Give a field's value, or its default."""
+        return self.given.get(path, FIELDS[path].default)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether nothing in it is an error."""
+        return all(problem.severity != "error" for problem in self.problems)
+
+
+def read_config(ref: ObjectRef, data: bytes) -> ProxyConfig:
+    """Read a configuration."""
+    return _Reader(ref).read(data)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a whole configuration as the old program writes it: every field, durations in Go's text."""
+    document: dict[str, Any] = {"apiVersion": API_VERSION}
+    for path, field in FIELDS.items():
+        value = values.get(path, field.default)
+        shown = go_text(value) if field.type == "duration" else value
+        group, dot, name = path.partition(".")
+        if dot:
+            document.setdefault(group, {})[name] = shown
+        else:
+            document[group] = shown
+    document["kind"] = KIND
+    return document
+
+
+class _Reader:
+    def __init__(self, ref: ObjectRef) -> None:
+        self._ref = ref
+        self._problems: list[Problem] = []
+
+    def _complain(self, severity: Severity, reason: str, field: str, message: str) -> None:
+        self._problems.append(Problem(self._ref, severity, reason, field, message))
+
+    def read(self, data: bytes) -> ProxyConfig:
+        """Read the first document."""
+        parsed = documents.parse(data)
+        for fault in parsed.faults:
+            self._complain("error" if fault.fatal else "warning", "Syntax", "", str(fault))
+        document = parsed.documents[0] if parsed.documents else None
+        given: dict[str, Any] = {}
+        if isinstance(document, Mapping):
+            self._head(document)
+            given = {path: value for path, value in self._fields(document) if not means_default(path, value)}
+            self._say_unused(given)
+        elif parsed.fatal is None:
+            self._complain("error", "Syntax", "", f"there is no {KIND} in it: begin with apiVersion: {API_VERSION}")
+        return ProxyConfig(given, tuple(self._problems))
+
+    def _head(self, document: Mapping[str, Any]) -> None:
+        for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+            if document.get(key) != wanted:
+                self._complain("error", "WrongKind", key, f"{document.get(key)!r} instead of {wanted}: write {wanted}")
+
+    def _fields(self, document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        for key, value in document.items():
+            if key in ("apiVersion", "kind") or value is None:
+                continue
+            if key in _GROUPS:
+                if isinstance(value, Mapping):
+                    yield from self._group(key, value)
+                else:
+                    self._complain("error", "WrongType", key, f"{value!r} is not a map: write its fields below it")
+            else:
+                yield from self._field(key, value)
+
+    def _group(self, group: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        for key, value in values.items():
+            if value is not None:
+                yield from self._field(f"{group}.{key}", value)
+
+    def _field(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
+        field = FIELDS.get(path)
+        if field is None:
+            guess = did_you_mean(path, FIELDS)
+            self._complain("warning", "UnknownKey", path, f"there is no such field{guess}: it changes nothing")
+        elif _fits(field, value):
+            yield from self._value(path, field, value)
+        else:
+            self._complain("error", "WrongType", path, f"{value!r} is not {_WORDS[field.type]}: correct it")
+
+    def _value(self, path: str, field: ConfigField, value: Any) -> Iterator[tuple[str, Any]]:
+        if field.type != "duration":
+            yield path, tuple(value) if field.type == "list" else value
+            return
+        try:
+            yield path, parse(value)
+        except NotADuration as problem:
+            self._complain("error", "WrongType", path, f"{value!r} is no duration ({problem}): write 30s or 1h30m")
+
+    def _say_unused(self, given: Mapping[str, Any]) -> None:
+        for path, value in given.items():
+            field = FIELDS[path]
+            same = value in (field.default, ()) if field.type == "list" else value == field.default
+            if field.unused and not same:
+                self._complain("warning", "Unused", path, f"it changes nothing here: {field.unused}")
+
+
+def _fits(field: ConfigField, value: Any) -> bool:
+    if isinstance(value, bool) and field.type != "bool":
+        return False
+    if field.type == "list":
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, _TYPES[field.type])
