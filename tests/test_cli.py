@@ -194,6 +194,13 @@ def test_no_verb_takes_a_flag_that_does_nothing_there(capsys: pytest.CaptureFixt
         assert flags_in_help(capsys, verb) & {"random-fully", "once", "state-dir", "metrics-addr"} == set()
 
 
+def test_a_flag_for_several_things_may_be_given_again_instead_of_a_comma(capsys: pytest.CaptureFixture[str]) -> None:
+    once = run(capsys, "metadata", "render", "--uplink", "eth0,eth1,eth2")
+    assert once[0] == 0
+    assert "but not from eth0 eth1 eth2" in once[1]
+    assert run(capsys, "metadata", "render", "--uplink", "eth0", "--uplink", "eth1,eth2") == once
+
+
 def test_explain_as_json_has_exactly_these_fields(capsys: pytest.CaptureFixture[str], good: Path) -> None:
     asked = ("10.16.2.9", "10.70.0.2", "169.254.1.1", "224.0.0.1")
     code, out, err = run(capsys, "masquerade", "explain", *asked, "--config", good, "--output", "json")

@@ -16,6 +16,7 @@ FORBIDDEN = (
     "podgate.sources.manifests",
     "aiohttp",
     "h11",
+    "inotify_simple",
     "http.server",
 )
 

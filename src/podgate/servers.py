@@ -29,10 +29,12 @@ from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import Log, stderr_log
 from podgate.observe.pages import Page
 from podgate.sources.constant import Constant
-from podgate.sources.files import FileSource
 from podgate.sources.machine import MachineSource
 
 NODE_VARIABLE: Final = "NODE_NAME"
+
+_GARBAGE: Final = (700, 10, 10)
+"""Python's own thresholds, which a start may have raised."""
 
 _NOWHERE: Final = Path("/nonexistent")
 """Where such a feature keeps things between starts: it compiles from its files alone, so there is nothing to keep."""
@@ -77,8 +79,7 @@ def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
     objects = server.objects(settings, node_name, environ)
     # Where another process follows objects, it reads the files too.
     watches = server.files(settings) if objects is None else ()
-    files = FileSource(watches) if watches else Constant[Mapping[str, FileContent]]({})
-    sources = Sources(objects or Constant(Snapshot()), files, MachineSource(node_name))
+    sources = Sources(objects or Constant(Snapshot()), _files(watches), MachineSource(node_name))
     work = Work(server.compiler(settings), steps, server.samples, lambda _states: {}, _describe)
     names = [step.name for step in steps]
     status = Status(server.name, names, log, live=lambda: chain.from_iterable(step.live() for step in steps))
@@ -92,6 +93,14 @@ def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
         return 1
     log.info("stopped")
     return code
+
+
+def _files(watches: tuple[FileWatch, ...]) -> Source[Mapping[str, FileContent]]:
+    if not watches:
+        return Constant({})
+    from podgate.sources.files import FileSource  # noqa: PLC0415 - inotify costs a start memory and time
+
+    return FileSource(watches)
 
 
 def _describe(problem: Problem, inputs: Inputs) -> str:  # noqa: ARG001 - the host's signature
@@ -113,9 +122,9 @@ async def _serve(host: Host[Any], metrics_addr: str, status: Status, claim: sock
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_reader(claim, answered, claim)
-    gc.collect()
     # What was imported stays for ever: a collection need not walk it again and again.
     gc.freeze()
+    gc.set_threshold(*_GARBAGE)
     return await host.run(stop, listen=_pages(metrics_addr, status))
 
 

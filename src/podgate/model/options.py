@@ -25,11 +25,13 @@ class Option(Frozen, frozen=True):
         help: one phrase for ``--help``, without a full stop.
         metavar: what stands for the value in ``--help``; empty for the type's own word.
         verbs: the verbs that it changes something for; empty for all.
+        many: a text that lists several things; the flag may be given again instead of a comma.
     """
 
     help: str
     metavar: str = ""
     verbs: tuple[str, ...] = ()
+    many: bool = False
 
 
 _LOOKING: Final = ("run", "render", "plan", "explain", "check")
@@ -65,6 +67,7 @@ class OptionSpec(Frozen, frozen=True):
         required: the field has no default.
         choices: the values of a Literal; empty for any value.
         verbs: the verbs that it changes something for; empty for all.
+        many: the flag may be given several times, which is the same as once with commas between the values.
     """
 
     name: str
@@ -76,6 +79,7 @@ class OptionSpec(Frozen, frozen=True):
     metavar: str = ""
     choices: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()
+    many: bool = False
 
 
 class SettingsError(Exception):
@@ -131,6 +135,7 @@ def _spec(cls: type[Frozen], field: msgspec.structs.FieldInfo, hint: Any) -> Opt
         metavar=options[0].metavar,
         choices=choices,
         verbs=options[0].verbs,
+        many=options[0].many,
     )
 
 

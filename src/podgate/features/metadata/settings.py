@@ -55,6 +55,7 @@ class Settings(Frozen, frozen=True):
         Option(
             "the node's own network devices, separated by commas; without it those of the default routes",
             metavar="DEV,…",
+            many=True,
         ),
     ] = None
     node_uids: Annotated[
@@ -66,7 +67,7 @@ class Settings(Frozen, frozen=True):
         ),
     ] = ""
     allow_from: Annotated[
-        str, Option("who may connect here directly, beside loopback; separated by commas", metavar="CIDR,…")
+        str, Option("who may connect here directly, beside loopback; separated by commas", metavar="CIDR,…", many=True)
     ] = ""
     source: Annotated[
         str | None,
@@ -107,7 +108,9 @@ class Settings(Frozen, frozen=True):
     host_check: Annotated[bool, Option("refuse requests whose Host names another server, as after DNS rebinding")] = (
         True
     )
-    host: Annotated[str, Option("other names that Host may have; separated by commas", metavar="NAME,…")] = ""
+    host: Annotated[str, Option("other names that Host may have; separated by commas", metavar="NAME,…", many=True)] = (
+        ""
+    )
     token_hop_limit: Annotated[
         int, Option("hops that the answer with an AWS session token travels, 1 to 64", metavar="N", verbs=("run",))
     ] = 1
