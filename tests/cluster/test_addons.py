@@ -1,0 +1,150 @@
+"""``podgate addon reconcile`` on the real API: metadata-proxy from nothing to v0.2, run by a lab that has joined."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import ControlPlane
+from tests.support.lab import TestLab, lab
+from tests.support.poll import poll
+
+ROOT = Path(__file__).parents[2]
+KUBE_ENV = "http://169.254.169.254/computeMetadata/v1/instance/attributes/kube-env"
+NODES = """\
+apiVersion: v1
+kind: Node
+metadata:
+  name: addons-1
+  labels: {cloud.google.com/metadata-proxy-ready: "true"}
+  annotations: {lab.podgate.dev/cloud-metadata: gce}
+spec: {podCIDRs: [10.21.1.0/24]}
+status: {addresses: [{type: InternalIP, address: 172.19.0.11}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: addons}
+spec: {nodeName: addons-1, containers: [{name: shell, image: shell, command: [sleep, infinity]}]}
+"""
+SETTINGS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: addon-settings, namespace: kube-system, labels: {addonmanager.kubernetes.io/mode: EnsureExists}}
+data: {level: "1"}
+"""
+DAEMONS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+
+
+@pytest.fixture(scope="module")
+def joined(plane: ControlPlane) -> Iterator[TestLab]:
+    with lab(NODES, name="addons", kubeconfig=plane.kubeconfig) as started:
+        yield started
+        started.run("delete", "-n", "addons", "pod/client")
+
+
+def manifest(version: str) -> str:
+    """Give the add-on as the cluster scripts render it, of one version."""
+    template = (ROOT / "deploy" / "metadata" / "kube-up" / "metadata-proxy.yaml").read_bytes()
+    command = [sys.executable, "-m", "podgate.cli", "metadata", "kube-up", "manifest"]
+    done = subprocess.run(command, input=template, capture_output=True, check=True)
+    # A short grace: nothing here has connections that must end by themselves.
+    return done.stdout.decode().replace("v0.1", version).replace("Seconds: 30", "Seconds: 2")
+
+
+def reconcile(plane: ControlPlane, folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "podgate.cli", "addon", "reconcile", str(folder), "--output", "json"]
+    done = subprocess.run(
+        [*command, "--kubeconfig", str(plane.kubeconfig), *words],
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "PODGATE_SOURCE"},
+        timeout=110,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def steps(answer: dict[str, Any]) -> list[str]:
+    return [f"{step['verb']} {step['object']}" for step in answer["steps"]]
+
+
+def names(plane: ControlPlane, path: str = DAEMONS) -> set[str]:
+    code, body = plane.get(f"{path}?labelSelector=k8s-app%3Dmetadata-proxy")
+    assert code == 200, body
+    return {item["metadata"]["name"] for item in json.loads(body)["items"]}
+
+
+def ready(plane: ControlPlane, name: str) -> bool:
+    status = json.loads(plane.get(f"{DAEMONS}/{name}")[1]).get("status", {})
+    return bool(status.get("desiredNumberScheduled") == status.get("numberAvailable") == 1)
+
+
+def refused_to_the_pod(joined: TestLab) -> bool:
+    return "concealed" in joined.execute("addons/client", "curl", "-sm3", KUBE_ENV, check=False)
+
+
+def test_an_addon_is_made_corrected_replaced_and_removed(plane: ControlPlane, joined: TestLab, tmp_path: Path) -> None:
+    folder = tmp_path / "addons"
+    folder.mkdir()
+    (folder / "metadata-proxy.yaml").write_text(manifest("v0.1"))
+    (folder / "settings.yaml").write_text(SETTINGS)
+    code, answer = reconcile(plane, folder, "--dry-run")
+    assert (code, steps(answer)) == (
+        1,
+        [
+            "create ServiceAccount/kube-system/metadata-proxy",
+            "create ConfigMap/kube-system/addon-settings",
+            "create DaemonSet/kube-system/metadata-proxy-v0.1",
+        ],
+    )
+    assert names(plane) == set()
+    assert reconcile(plane, folder, "--once")[0] == 0
+    assert reconcile(plane, folder, "--dry-run")[0] == 0
+    poll(lambda: ready(plane, "metadata-proxy-v0.1"), timeout=40)
+    poll(lambda: refused_to_the_pod(joined))
+
+    # Drift: a label that went, another image, and a field of what is only made once.
+    have = json.loads(plane.get(f"{DAEMONS}/metadata-proxy-v0.1")[1])
+    del have["metadata"]["labels"]["addonmanager.kubernetes.io/mode"]
+    have["spec"]["template"]["spec"]["containers"][0]["image"] = "podgate:other"
+    assert plane.request("PUT", f"{DAEMONS}/metadata-proxy-v0.1", have)[0] == 200
+    settings = "/api/v1/namespaces/kube-system/configmaps/addon-settings"
+    edited = {**json.loads(plane.get(settings)[1]), "data": {"level": "2"}}
+    assert plane.request("PUT", settings, edited)[0] == 200
+    code, answer = reconcile(plane, folder, "--dry-run")
+    assert steps(answer) == ["correct DaemonSet/kube-system/metadata-proxy-v0.1"]
+    assert reconcile(plane, folder, "--once")[0] == 0
+    have = json.loads(plane.get(f"{DAEMONS}/metadata-proxy-v0.1")[1])
+    assert have["spec"]["template"]["spec"]["containers"][0]["image"] == "podgate:0.1.0"
+    poll(lambda: ready(plane, "metadata-proxy-v0.1"), timeout=40)
+
+    # A manifest that is broken takes nothing away.
+    (folder / "metadata-proxy.yaml").write_text("kind: [")
+    code, answer = reconcile(plane, folder, "--once", "--timeout", "1")
+    assert (code, len(answer["errors"]), names(plane)) == (1, 1, {"metadata-proxy-v0.1"})
+
+    # Both versions are on the host's network: the old one goes once the new one's Pod has started.
+    (folder / "metadata-proxy.yaml").write_text(manifest("v0.2"))
+    code, answer = reconcile(plane, folder, "--dry-run")
+    assert steps(answer) == [
+        "create DaemonSet/kube-system/metadata-proxy-v0.2",
+        "hold DaemonSet/kube-system/metadata-proxy-v0.1",
+    ]
+    code, answer = reconcile(plane, folder, "--once", "--timeout", "60")
+    assert (code, names(plane)) == (0, {"metadata-proxy-v0.2"}), answer
+    poll(lambda: ready(plane, "metadata-proxy-v0.2"), timeout=60)
+    poll(lambda: refused_to_the_pod(joined))
+
+    # What left the folder goes; what is only made once stays, with what its users wrote.
+    (folder / "metadata-proxy.yaml").unlink()
+    assert reconcile(plane, folder, "--once")[0] == 0
+    assert names(plane) == names(plane, "/api/v1/namespaces/kube-system/serviceaccounts") == set()
+    assert json.loads(plane.get(settings)[1])["data"] == {"level": "2"}
+    poll(lambda: names(plane, "/api/v1/namespaces/kube-system/pods") == set(), timeout=40)
+    assert plane.request("DELETE", settings)[0] == 200
