@@ -3,6 +3,7 @@
 import asyncio
 import mmap
 import os
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,19 @@ def test_it_runs_inside_a_network_namespace() -> None:
 def test_the_first_program_that_is_installed_is_found() -> None:
     assert find_program("no-such-program", "sh") == find_program("sh")
     assert find_program("no-such-program") is None
+
+
+def test_a_program_is_an_executable_file_and_may_be_given_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, mode in (("data", 0o644), ("good", 0o755), ("late", 0o755)):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "tool").touch(mode)
+    (tmp_path / "folder" / "tool").mkdir(parents=True)
+    monkeypatch.setenv("PATH", ":".join(str(tmp_path / place) for place in ("folder", "data", "good", "late")))
+    assert find_program("tool") == str(tmp_path / "good" / "tool")
+    assert find_program(str(tmp_path / "late" / "tool")) == str(tmp_path / "late" / "tool")
+    assert find_program(str(tmp_path / "data" / "tool")) is None
 
 
 def test_an_excerpt_marks_its_line() -> None:
