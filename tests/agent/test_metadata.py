@@ -10,15 +10,17 @@ import pytest
 
 from podgate.linux.namespaces import inside_network
 from tests.support.agent import Ended, podgate
-from tests.support.metadata_node import CLOUD, CLOUD6, LOCAL, Asking, asked, metadata_node, serving
+from tests.support.metadata_node import CLOUD, CLOUD6, LOCAL, Asking, LongPoll, asked, metadata_node, serving
 from tests.support.netns import NetNamespace
-from tests.support.packet_lab import PacketLab
+from tests.support.packet_lab import EXT, NODE, PacketLab
 from tests.support.poll import poll
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 PODGATE = "HTTP/1.1 400"
 """What the proxy says to a line that is no HTTP; the cloud of these tests says "cloud"."""
+OTHER = (EXT[4], 80)
+"""A connection of the node's own that has nothing to do with it."""
 BOOT = Path(__file__).parents[2] / "deploy" / "metadata" / "boot" / "podgate-metadata-refuse.nft"
 RUN = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "podgate.cli", "metadata", "run")
 
@@ -42,19 +44,24 @@ def proxy(node: NetNamespace, log: Path, *words: str) -> Iterator[subprocess.Pop
 
 
 def is_served(lab: PacketLab) -> bool:
-    return asked(lab.pod, CLOUD, 80).startswith(PODGATE)
+    return asked_now(lab).startswith(PODGATE)
 
 
-def metadata(lab: PacketLab, verb: str) -> Ended:
-    return podgate("metadata", verb, namespace=lab.node)
+def asked_now(lab: PacketLab) -> str:
+    """Ask as a client with a timeout: what was asked when the rules came in gets no answer at all."""
+    return asked(lab.pod, CLOUD, 80, seconds=1.0)
+
+
+def metadata(lab: PacketLab, verb: str, *words: str) -> Ended:
+    return podgate("metadata", verb, *words, namespace=lab.node)
 
 
 def test_a_pod_is_refused_and_then_served_and_never_gets_through(lab: PacketLab, tmp_path: Path) -> None:
     seen = [asked(lab.pod, CLOUD, 80)]
 
     def served() -> bool:
-        answer = asked(lab.pod, CLOUD, 80)[: len(PODGATE)]
-        if seen[-1] != answer:
+        answer = asked_now(lab)[: len(PODGATE)]
+        if answer not in (seen[-1], "silence"):
             seen.append(answer)
         return seen[-1] == PODGATE
 
@@ -78,7 +85,7 @@ def test_without_the_proxy_pods_are_refused_also_when_it_starts_again(lab: Packe
     seen = set()
 
     def again() -> bool:
-        seen.add(asked(lab.pod, CLOUD, 80)[: len(PODGATE)])
+        seen.add(asked_now(lab)[: len(PODGATE)])
         return PODGATE in seen
 
     with proxy(lab.node, tmp_path / "log"):
@@ -103,13 +110,46 @@ def test_a_connection_from_before_is_cut(lab: PacketLab, tmp_path: Path) -> None
             assert [pods.answer(), nodes.answer()] == ["refused", "cloud"]
 
 
+BACKENDS = pytest.mark.parametrize("backend", ["nftables", "iptables"])
+
+
+@pytest.mark.slow
+@BACKENDS
+def test_a_long_poll_from_before_gives_a_pod_nothing_more(tmp_path: Path, backend: str) -> None:
+    """Its answer needs no further packet of the Pod's: what comes from the cloud is refused as well."""
+    to = (CLOUD, 80)
+    with metadata_node(ports=()) as lab, LongPoll(lab.pod, to, lab.ext) as pods, LongPoll(lab.node, to, lab.ext) as own:
+        assert [pods.told("a"), own.told("a")] == ["a", "a"]
+        with proxy(lab.node, tmp_path / "log", "--backend", backend):
+            poll(lambda: is_served(lab), 60)
+            assert [pods.told("secret"), own.told("b"), own.asked("c")] == ["cut", "b", "c"]
+
+
+@pytest.mark.slow
+@BACKENDS
+def test_what_another_agents_rules_translated_before_is_cut(lab: PacketLab, tmp_path: Path, backend: str) -> None:
+    """Such packets are not forwarded, and no NAT rule sees a connection twice: it must be forgotten."""
+    matches = ("-p", "tcp", "-d", CLOUD, "--dport", "80")
+    to = ("-j", "DNAT", "--to-destination", f"{NODE[4]}:8181")
+    lab.node.run("iptables-nft", "-w", "-t", "nat", "-A", "PREROUTING", *matches, *to)
+    log = tmp_path / "log"
+    with LongPoll(lab.pod, (CLOUD, 80), lab.node, (NODE[4], 8181)) as old, LongPoll(lab.node, OTHER, lab.ext) as own:
+        assert [old.told("a"), old.asked("b"), own.told("a")] == ["a", "b", "a"]
+        with proxy(lab.node, log, "--backend", backend):
+            poll(lambda: is_served(lab), 60)
+            poll(lambda: f" > {CLOUD}:80" in log.read_text(), 60)
+            assert old.asked("c") == "cut"
+            assert own.told("b") == "b"
+            assert metadata(lab, "plan", "--backend", backend).code == 0
+
+
 @pytest.mark.slow
 def test_what_the_boot_unit_made_is_taken_over_and_nobody_ever_gets_through(lab: PacketLab, tmp_path: Path) -> None:
     lab.node.run("nft", "-f", str(BOOT))
     seen = {asked(lab.pod, CLOUD, 80), asked(lab.pod, CLOUD6, 80)}
 
     def served() -> bool:
-        seen.add(asked(lab.pod, CLOUD, 80)[: len(PODGATE)])
+        seen.add(asked_now(lab)[: len(PODGATE)])
         return PODGATE in seen
 
     with proxy(lab.node, tmp_path / "log"):

@@ -8,7 +8,7 @@ import pytest
 from podgate.linux.conntrack import NETLINK_NETFILTER, delete, entries, parsed
 from podgate.linux.netlink import Connection, attribute
 from tests.support.netns import netns
-from tests.support.packet_lab import EXT, POD, packet_lab
+from tests.support.packet_lab import EXT, OUTSIDE, POD, packet_lab
 
 pytestmark = pytest.mark.kernel
 FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -54,6 +54,27 @@ def test_entries_are_listed_and_one_is_deleted(version: int) -> None:
         assert sorted(before) == [socket.IPPROTO_TCP, socket.IPPROTO_UDP]
         assert deleted == [True, False]
         assert after == [socket.IPPROTO_TCP]
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_entries_to_one_address_are_listed_alone(version: int) -> None:
+    other = next(address for address in OUTSIDE if (":" in address) == (version == 6))
+    with packet_lab() as lab, lab.flow("pod") as one, lab.flow("pod") as two:
+        lab.node.run("nft", "-f", "-", text=NAT.format(family="ip" if version == 4 else "ip6"))
+        one.seen_by(EXT[version])
+        two.seen_by(other)
+
+        def listed(address: str) -> list[str]:
+            with Connection(NETLINK_NETFILTER) as connection:
+                packed = socket.inet_pton(FAMILIES[version], address)
+                found = list(entries(connection, FAMILIES[version], packed))
+            return [socket.inet_ntop(FAMILIES[version], entry.original.destination) for entry in found]
+
+        assert lab.node.call(lambda: [listed(EXT[version]), listed(other), listed(POD[version])]) == [
+            [EXT[version]],
+            [other],
+            [],
+        ]
 
 
 def test_a_long_list_comes_as_it_is_read() -> None:

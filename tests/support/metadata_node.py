@@ -7,6 +7,7 @@ Invariant: each listener says its own name, so that a test sees where a connecti
 """
 
 import contextlib
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -81,11 +82,13 @@ def serving(namespace: NetNamespace, address: str, port: int, name: str) -> Iter
 class Asking:
     """One connection, kept open."""
 
-    def __init__(self, namespace: NetNamespace, address: str, port: int, source: str = "") -> None:
+    def __init__(
+        self, namespace: NetNamespace, address: str, port: int, source: str = "", seconds: float = _SECONDS
+    ) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with inside_network(namespace.descriptor):
             self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.settimeout(_SECONDS)
+        self._socket.settimeout(seconds)
         if source:
             self._socket.bind((source, 0))
         self._to = (address, port)
@@ -144,33 +147,26 @@ class LongPoll:
         self._server.close()
 
     def told(self, what: str) -> str:
-        """Have the server say something; give what the client hears, or ``silence`` after a second."""
-        try:
-            self._server.sendall(what.encode())
-            return self._client.recv(100).decode() or "closed"
-        except TimeoutError:
-            return "silence"
-        except ConnectionError:
-            return "cut"
+        """Have the server say something; give what the client hears, ``cut`` where the server gets a reset."""
+        return self._heard(what, self._server, self._client)
 
     def asked(self, what: str) -> str:
         """Have the client say something; give what the server hears, ``cut`` where the client gets a reset."""
-        self._server.settimeout(_SECONDS)
+        return self._heard(what, self._client, self._server)
+
+    @staticmethod
+    def _heard(what: str, speaker: socket.socket, hearer: socket.socket) -> str:
         try:
-            self._client.sendall(what.encode())
-            return self._server.recv(100).decode() or "closed"
-        except TimeoutError:
-            pass
+            speaker.sendall(what.encode())
+            readable, _, _ = select.select([speaker, hearer], [], [], _SECONDS)
+            if hearer in readable:
+                return hearer.recv(100).decode()
+            return "spoken to" if readable and speaker.recv(100) else "silence"
         except ConnectionError:
             return "cut"
-        try:
-            self._client.sendall(b"again")
-        except ConnectionError:
-            return "cut"
-        return "silence"
 
 
-def asked(namespace: NetNamespace, address: str, port: int, source: str = "") -> str:
-    """Give who answers a fresh connection."""
-    with Asking(namespace, address, port, source) as asking:
+def asked(namespace: NetNamespace, address: str, port: int, source: str = "", seconds: float = _SECONDS) -> str:
+    """Give who answers a fresh connection, ``silence`` when nobody does for some seconds."""
+    with Asking(namespace, address, port, source, seconds) as asking:
         return asking.answer()

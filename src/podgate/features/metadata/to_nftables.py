@@ -3,7 +3,8 @@
 Here: the rules, their order and their comments. Not here: what is refused and why (node_rules.py), in which order the
 tables are made (server/node.py).
 Invariant: the table of refusals alone lets no Pod through: it catches whatever is still addressed to the metadata
-server when the node forwards it, so the redirect may come and go, and a connection from before it is cut.
+server, or comes from it, when the node forwards it. So the redirect may come and go, and a connection from before it
+is cut, in both directions.
 
 A redirected packet is never forwarded: it goes to the node itself. So the refusals need not be taken away for the
 redirect, which is one table, made or removed in one transaction.
@@ -46,7 +47,8 @@ def refusals_table(rules: NodeRules, family: Family, redirect: Backend = "nftabl
     shut = closed(rules)
     refused = [each for each in shut.refusals if _family(each.address) == family]
     forwarded = [Rule(_refusing(family, each), f"no Pod reaches {_shown(each)} directly") for each in refused]
-    chains = [Chain("forward", (*_not_of_pods(rules), *forwarded), Hook("filter", "forward", MANGLE))]
+    forward = (*_answers(rules, refused, family), *_not_of_pods(rules), *forwarded)
+    chains = [Chain("forward", forward, Hook("filter", "forward", MANGLE))]
     away = tuple(_sent_away(rules, refused, family))
     if away:
         hook = Hook("nat", "prerouting", REFUSING_DSTNAT[redirect])
@@ -75,8 +77,23 @@ def redirect_table(rules: NodeRules) -> State:
 
 
 def _not_of_pods(rules: NodeRules) -> Iterator[Rule]:
+    yield Rule(f"iifname {_not_pods(rules)} return", "not sent by a Pod of this node")
+
+
+def _answers(rules: NodeRules, refused: Iterable[Refusal], family: Family) -> Iterator[Rule]:
+    """Give the rules for what Pods asked before there were rules: a long poll is answered without another packet."""
+    for each in refused:
+        if each.ports:
+            ports = _one_or_set(map(str, each.ports))
+            yield Rule(
+                f"oifname != {_not_pods(rules)} {family} saddr {each.address} tcp sport {ports} reject with tcp reset",
+                f"no answer of {_shown(each)} reaches a Pod directly",
+            )
+
+
+def _not_pods(rules: NodeRules) -> str:
     names = ", ".join(f'"{name}"' for name in ("lo", *rules.uplinks))
-    yield Rule(f"iifname {{ {names} }} return", "not sent by a Pod of this node")
+    return f"{{ {names} }}"
 
 
 def _sent_away(rules: NodeRules, refused: Iterable[Refusal], family: Family) -> Iterator[Rule]:

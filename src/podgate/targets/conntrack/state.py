@@ -1,6 +1,6 @@
-"""state: one tracked connection, as a judge of it needs to see it.
+"""state: one tracked connection, as a judge of it needs to see it, and which ones must not be there.
 
-Here: the value. Not here: reading and deleting (apply.py), judging (each feature's to_conntrack.py). Pure.
+Here: the values. Not here: reading and deleting (apply.py), judging (each feature's to_conntrack.py). Pure.
 Invariant: what was translated is told apart from what was asked for: the first packet's tuple and the answers' tuple.
 """
 
@@ -38,3 +38,31 @@ class Flow(Frozen, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.protocol} {self.source}:{self.source_port} > {self.destination}:{self.destination_port}"
+
+
+class Barred(Frozen, frozen=True):
+    """Connections that others than this machine opened, and that must not go on.
+
+    Attributes:
+        destination: whom they were opened to.
+        ports: of TCP.
+        answerers: whom they may have been translated to: those go on.
+    """
+
+    destination: IPAddress
+    ports: frozenset[int]
+    answerers: frozenset[IPAddress] = frozenset()
+
+
+class State(Frozen, frozen=True):
+    """What is tracked, as it was read, or what must not be, as it is wanted.
+
+    Attributes:
+        flows: those to the addresses that are looked at.
+        own: this machine's addresses: what it opened itself goes on.
+        barred: what must not be there.
+    """
+
+    flows: frozenset[Flow] = frozenset()
+    own: frozenset[IPAddress] = frozenset()
+    barred: tuple[Barred, ...] = ()

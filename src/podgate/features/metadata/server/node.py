@@ -3,17 +3,19 @@
 Here: which step waits for which. Not here: what the rules say (to_nftables.py, to_iptables.py), the proxy itself.
 Invariant: refusing comes first and waits for nothing; redirecting comes last, after the proxy answered itself.
 
-Connections from before the rules need no look into conntrack: their next packet is forwarded, meets the refusals, and
-gets a reset; the node's own connections are never touched.
+Connections from before the rules: what is forwarded meets the refusals; what another agent's rules translated is
+forgotten, once no rule translates it so again. The node's own connections are never touched.
 """
 
 from collections.abc import Callable
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface
 from typing import Any, Final, Generic, TypeVar
 
 from podgate.features.metadata.intent import Backend, NodeRules
+from podgate.features.metadata.profiles import GCE, Profile
 from podgate.features.metadata.server.trial import Trial, TrialTarget
 from podgate.features.metadata.settings import LOCAL_ADDRESS
+from podgate.features.metadata.to_conntrack import barred
 from podgate.features.metadata.to_iptables import OWNERS, redirect_rules
 from podgate.features.metadata.to_nftables import REDIRECT_TABLE, TABLE, redirect_table, refusals_table
 from podgate.joints import Step
@@ -23,6 +25,8 @@ from podgate.model.machine import Family
 from podgate.targets.addresses.apply import AddressesTarget
 from podgate.targets.addresses.state import Assigned, Place
 from podgate.targets.addresses.state import State as Addresses
+from podgate.targets.conntrack.apply import ConntrackTarget
+from podgate.targets.conntrack.state import State as Tracked
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.state import Binary
 from podgate.targets.iptables.state import State as IptablesState
@@ -38,6 +42,7 @@ BEFORE_LISTENING: Final = (*FIRST, "addresses")
 """What must be done before a listener opens."""
 TRIAL: Final = "self-request"
 REDIRECT: Final = "nftables/redirect"
+CONNTRACK: Final = "conntrack"
 BINARIES: Final[tuple[Binary, ...]] = ("nft", "legacy")
 RESYNC: Final = 10.0
 """Seconds between two looks at rules of iptables-legacy."""
@@ -51,7 +56,10 @@ class NodeSteps(Frozen, Generic[StatesT], frozen=True):
 
 
 def node_steps(
-    rules_of: Callable[[StatesT], NodeRules], listeners: tuple[str, ...] = (), backend: Backend = "nftables"
+    rules_of: Callable[[StatesT], NodeRules],
+    listeners: tuple[str, ...] = (),
+    backend: Backend = "nftables",
+    cloud: Profile = GCE,
 ) -> NodeSteps[StatesT]:
     """Give the steps.
 
@@ -61,6 +69,7 @@ def node_steps(
             ``clean``, where no self-request is made.
         backend: what the redirect is written to. The other ones have steps too, which want nothing: the rules of the
             boot script, or of an earlier run, go once ours are in.
+        cloud: whose addresses are looked for among tracked connections.
     """
     trial: Step[StatesT, Any, Any] = Step(
         TRIAL, TrialTarget(), lambda states: trial_of(rules_of(states)), Trial(), after=listeners, in_process=True
@@ -71,8 +80,19 @@ def node_steps(
     redirects = tuple(
         _redirecting(rules_of, name, first if name == chosen else (chosen,), chosen=name == chosen) for name in names
     )
-    before = (*(_refusing(rules_of, family, backend) for family in FAMILIES), _address(rules_of))
+    # Rules of iptables that translate for another agent come before our refusals, and after our redirect alone.
+    forgetting = _forgetting(rules_of, FIRST if backend == "nftables" else (*FIRST, chosen), cloud)
+    before = (*(_refusing(rules_of, family, backend) for family in FAMILIES), _address(rules_of), forgetting)
     return NodeSteps(before, (trial, *redirects) if listeners else redirects)
+
+
+def _forgetting(
+    rules_of: Callable[[StatesT], NodeRules], after: tuple[str, ...], cloud: Profile
+) -> Step[StatesT, Any, Any]:
+    """Give the step that cuts connections from before the rules; the proxy serves also where it fails."""
+    closed_too = (address for address, _ports in cloud.closed_ports)
+    target = ConntrackTarget(tuple(map(ip_address, (*cloud.addresses, *closed_too))))
+    return Step(CONNTRACK, target, lambda states: barred(rules_of(states)), Tracked(), after, essential=False)
 
 
 def _redirecting(
