@@ -53,8 +53,8 @@ class ServicePort(Frozen, frozen=True, gc=False):
             and rejects otherwise.
         sticky: seconds that a client stays with its endpoint, 0 for no affinity.
         guard: set when source ranges narrow who may use the load balancer's addresses.
-        serving: endpoints whose open UDP flows go on, sorted: ready ones, and terminating ones that still serve,
-            wherever they are.
+        serving: of a UDP port the endpoints whose open flows go on, sorted: ready ones, and terminating ones that
+            still serve, wherever they are. Empty for other protocols, whose flows nobody cuts.
         own: addresses of endpoints on this node, or of unknown place: those that could talk to themselves through it.
     """
 
@@ -100,6 +100,7 @@ class NodeWide(Frozen, frozen=True):
         mark: the bit of the packet mark that says "masquerade".
         node_port_ips: addresses that node ports are open on, packed, sorted; None for all local ones but loopback.
         service_ranges: ranges that cluster IPs come from, in text: an address of theirs that no Service has drops.
+        localhost: node ports are open on loopback addresses too.
     """
 
     local: LocalTraffic = LocalTraffic()
@@ -107,6 +108,7 @@ class NodeWide(Frozen, frozen=True):
     mark: int = 0x4000
     node_port_ips: tuple[bytes, ...] | None = None
     service_ranges: tuple[str, ...] = ()
+    localhost: bool = False
 
 
 class FamilyIntent(Frozen, frozen=True):
@@ -133,6 +135,8 @@ class Intent(Frozen, frozen=True):
         health_checks: by health check node port.
         proxy_name: ``spec.serviceProxyName``; empty for the cluster's default proxy.
         node_eligible: False when this node is being deleted, or tainted so by the cluster autoscaler (KEP-3836).
+        unknown: why Services or their endpoints are not known (the kind is forbidden, there is no source); empty when
+            they are. While it is not, what is in force stays as it is, whatever the other fields say.
     """
 
     ip: FamilyIntent | None = None
@@ -140,6 +144,7 @@ class Intent(Frozen, frozen=True):
     health_checks: Table[int, HealthCheck] = Table()
     proxy_name: str = ""
     node_eligible: bool = True
+    unknown: str = ""
 
     def of(self, family: Family) -> FamilyIntent | None:
         """Give a family's Services."""

@@ -1,0 +1,103 @@
+"""addresses: the API's texts of addresses and ranges as packed bytes, and back.
+
+Here: reading and showing. Not here: which address means what (ports.py, slices.py).
+Invariant: what is read is in network order, 4 or 16 bytes, so that bytes compare as addresses do; nothing raises on any
+text.
+
+Old objects may hold IPv4 addresses with leading zeros, which the API no longer takes. kube-proxy reads them as decimal
+numbers (KEP-4858), and so does this.
+"""
+
+import re
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Final
+
+from podgate.model.machine import Family
+
+Span = tuple[bytes, bytes]
+"""The first and the last address of a range, packed."""
+
+_IPV4: Final = re.compile(r"[0-9]+(\.[0-9]+){3}", re.ASCII)
+_CIDR: Final = re.compile(r"([^/]+)/([0-9]{1,3})", re.ASCII)
+
+
+def canonical(text: str) -> bytes | None:
+    """Read an address as the API takes it today; None for any other text, a zone (``%eth0``), IPv4 inside IPv6."""
+    try:
+        octets = bytes(map(int, text.split(".")))
+    except ValueError:
+        return _ipv6(text)
+    # int() reads "01", "1_0", "+1" and other scripts' digits too.
+    return octets if len(octets) == 4 and "{}.{}.{}.{}".format(*octets) == text else None
+
+
+def packed(text: str) -> bytes | None:
+    """Read an address, IPv4 with leading zeros too."""
+    address = canonical(text)
+    if address is None and has_leading_zeros(text):
+        return canonical(".".join(part.lstrip("0") or "0" for part in text.split(".")))
+    return address
+
+
+def has_leading_zeros(text: str) -> bool:
+    """Say whether a text is an IPv4 address whose numbers begin with needless zeros."""
+    return _IPV4.fullmatch(text) is not None and re.search(r"(^|\.)0[0-9]", text) is not None
+
+
+def _ipv6(text: str) -> bytes | None:
+    try:
+        address = IPv6Address(text)
+    except AddressValueError:
+        return None
+    return None if address.ipv4_mapped is not None or address.scope_id else address.packed
+
+
+def family_of(address: bytes) -> Family:
+    """Give the family of a packed address."""
+    return "ip" if len(address) == 4 else "ip6"
+
+
+def span(text: str) -> Span | None:
+    """Read ``10.0.0.0/8``; host bits are cleared, as kube-proxy does. None for a text that is no range."""
+    found = _CIDR.fullmatch(text)
+    first = None if found is None else packed(found[1])
+    if found is None or first is None:
+        return None
+    bits, length = len(first) * 8, int(found[2])
+    if length > bits:
+        return None
+    mask = (1 << (bits - length)) - 1
+    low = int.from_bytes(first) & ~mask
+    return low.to_bytes(len(first)), (low | mask).to_bytes(len(first))
+
+
+def within(address: bytes, spans: tuple[Span, ...]) -> bool:
+    """Say whether an address lies in one of some ranges; one of the other family never does."""
+    return any(len(first) == len(address) and first <= address <= last for first, last in spans)
+
+
+def merged(spans: list[Span]) -> tuple[Span, ...]:
+    """Give the same addresses of one family as the fewest ranges: sorted, disjoint, none next to another."""
+    result: list[Span] = []
+    for first, last in sorted(spans):
+        if result and int.from_bytes(first) <= int.from_bytes(result[-1][1]) + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return tuple(result)
+
+
+def address_text(address: bytes) -> str:
+    """Show a packed address."""
+    return str(IPv4Address(address)) if len(address) == 4 else str(IPv6Address(address))
+
+
+def endpoint_text(endpoint: bytes) -> str:
+    """Show an address that a port of 2 bytes follows: ``10.244.1.2:8080``, ``[fd00::2]:8080``."""
+    return with_port(endpoint[:-2], int.from_bytes(endpoint[-2:]))
+
+
+def with_port(address: bytes, port: int) -> str:
+    """Show an address and a port."""
+    text = address_text(address)
+    return f"{text}:{port}" if len(address) == 4 else f"[{text}]:{port}"

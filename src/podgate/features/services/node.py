@@ -1,0 +1,159 @@
+"""node: what this node adds: its addresses, how Pods' traffic is known, where node ports are open.
+
+Here: a Node, the machine and the options as Here and NodeWide. Not here: any Service.
+Invariant: what is given is small and compares equal while nothing that matters changed, so that a Node's heartbeat
+costs nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from podgate.features.services.addresses import Span, address_text, family_of, packed, span, within
+from podgate.features.services.endpoints import Here
+from podgate.features.services.intent import FAMILIES, LocalTraffic, NodeWide
+from podgate.features.services.settings import ALL, LOCALHOST, PRIMARY, Settings
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.networking import ServiceCIDR
+from podgate.model.kinds.nodes import NODE, Node
+from podgate.model.machine import Family, Machine
+from podgate.model.problems import Problem
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+DELETED_TAINT: Final = "ToBeDeletedByClusterAutoscaler"
+"""Set by the cluster autoscaler before it removes a node (KEP-3836)."""
+
+_LOOPBACK: Final[tuple[Span, ...]] = (
+    (packed("127.0.0.0") or b"", packed("127.255.255.255") or b""),
+    (packed("::1") or b"", packed("::1") or b""),
+)
+
+
+def here_of(name: str, node: Node | None, machine: Machine) -> Here:
+    """Give what the choice of endpoints needs of this node."""
+    labels: Mapping[str, str] = {} if node is None else node.metadata.labels
+    return Here(name, labels.get(ZONE_LABEL, ""), primary_addresses(node, machine))
+
+
+def primary_addresses(node: Node | None, machine: Machine) -> tuple[bytes, ...]:
+    """Give the first address of each family: internal ones before external ones, IPv4 first.
+
+    Without a Node, or without addresses in it, the machine's own: that of the device with the default route.
+    """
+    addresses = () if node is None else node.status.addresses
+    found: dict[Family, bytes] = {}
+    for wanted in ("InternalIP", "ExternalIP"):
+        for each in addresses:
+            address = packed(each.address) if each.type == wanted else None
+            if address is not None:
+                found.setdefault(family_of(address), address)
+    if not found:
+        for address in _machine_addresses(machine):
+            found.setdefault(family_of(address), address)
+    return tuple(found[family] for family in FAMILIES if family in found)
+
+
+def _machine_addresses(machine: Machine) -> Iterable[bytes]:
+    uplinks = [route.interface for route in machine.routes if route.destination.prefixlen == 0]
+    for uplink in uplinks:
+        for each in machine.addresses:
+            if each.interface == uplink and each.scope == "global":
+                yield each.address.ip.packed
+
+
+def local_addresses(node: Node | None, machine: Machine) -> frozenset[bytes]:
+    """Give all addresses of this node, loopback left out; those of its Node where the machine is not known."""
+    own = {each.address.ip.packed for each in machine.addresses if each.scope != "link"}
+    if not own and node is not None:
+        own = {address for each in node.status.addresses if (address := packed(each.address)) is not None}
+    return frozenset(address for address in own if not is_loopback(address))
+
+
+def is_loopback(address: bytes) -> bool:
+    """Say whether an address never leaves the machine."""
+    return within(address, _LOOPBACK)
+
+
+def is_eligible(node: Node | None) -> bool:
+    """Say whether load balancers should send new connections here: not while the node is being removed (KEP-3836)."""
+    if node is None:
+        return True
+    return node.metadata.deletion_timestamp is None and all(taint.key != DELETED_TAINT for taint in node.spec.taints)
+
+
+def node_wide(
+    family: Family, settings: Settings, node: Node | None, machine: Machine, service_ranges: Sequence[str]
+) -> NodeWide:
+    """Give what holds for all Services of a family."""
+    return NodeWide(
+        _local_traffic(family, settings, node),
+        settings.masquerade_all,
+        1 << settings.masquerade_bit,
+        _node_port_ips(family, settings.nodeport_words, node, machine),
+        tuple(sorted(text for text in service_ranges if (given := span(text)) and family_of(given[0]) == family)),
+        localhost=LOCALHOST in settings.nodeport_words,
+    )
+
+
+def _local_traffic(family: Family, settings: Settings, node: Node | None) -> LocalTraffic:
+    ranges = settings.cluster_ranges
+    match settings.detect_local_mode:
+        case "BridgeInterface":
+            return LocalTraffic(interface=settings.pod_bridge_interface)
+        case "InterfaceNamePrefix":
+            return LocalTraffic(interface=settings.pod_interface_name_prefix + "*")
+        case "NodeCIDR":
+            ranges = () if node is None else node.pod_ranges
+        case "ClusterCIDR":
+            pass
+    return LocalTraffic(tuple(text for text in ranges if (given := span(text)) and family_of(given[0]) == family))
+
+
+def _node_port_ips(
+    family: Family, words: Sequence[str], node: Node | None, machine: Machine
+) -> tuple[bytes, ...] | None:
+    """Give the addresses that node ports are open on, None for all.
+
+    As with kube-proxy, ranges of one family alone leave the other family open on all addresses.
+    """
+    if ALL in words:
+        return None
+    ranges = [given for word in words if (given := span(word)) is not None]
+    own_ranges = tuple(given for given in ranges if family_of(given[0]) == family)
+    if (ranges and not own_ranges and PRIMARY not in words) or any(_holds_all(given) for given in own_ranges):
+        return None
+    found = {address for address in local_addresses(node, machine) if within(address, own_ranges)}
+    if PRIMARY in words:
+        found.update(address for address in primary_addresses(node, machine) if family_of(address) == family)
+    return tuple(sorted(address for address in found if family_of(address) == family))
+
+
+def _holds_all(given: Span) -> bool:
+    return not any(given[0]) and all(byte == 255 for byte in given[1])
+
+
+def node_problems(name: str, settings: Settings, node: Node | None) -> tuple[Problem, ...]:
+    """Complain about a Node that is not there, or that has no Pod range where one is needed."""
+    ref = ObjectRef(NODE.kind, name)
+    if node is None:
+        message = "there is no such Node, so no endpoint is on this node: give this node's name with --node-name"
+        return (Problem(ref, "warning", "UnknownNode", "", message),)
+    if settings.detect_local_mode == "NodeCIDR" and not node.pod_ranges:
+        message = (
+            "no Pod range is known, so Pods' traffic is not told from other traffic (--detect-local-mode NodeCIDR)"
+        )
+        return (Problem(ref, "warning", "NoPodRange", "spec.podCIDRs", message),)
+    return ()
+
+
+def service_ranges(ref: ObjectRef, found: ServiceCIDR) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+    """Give a ServiceCIDR's ranges, and complaints about it."""
+    ranges: list[str] = []
+    problems: list[Problem] = []
+    for index, text in enumerate(found.spec.cidrs):
+        given = span(text)
+        if given is None:
+            message = f'"{text}" is no range, and is not used: write it as 10.96.0.0/16'
+            problems.append(Problem(ref, "error", "BadRange", f"spec.cidrs[{index}]", message))
+        else:
+            ranges.append(f"{address_text(given[0])}/{text.rpartition('/')[2]}")
+    return tuple(ranges), tuple(problems)

@@ -1,0 +1,279 @@
+"""ports: one Service, read: its ports, and the addresses that lead to them in each family.
+
+Here: what a Service alone says, and complaints about it. Not here: endpoints (endpoints.py), two Services that ask for
+the same address (claims.py).
+Invariant: what cannot be used is left out with a problem and takes nothing else with it, except source ranges: one that
+cannot be read lets nobody in, since leaving it out could let everybody in.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from podgate.features.services.addresses import Span, canonical, family_of, has_leading_zeros, merged, packed, span
+from podgate.features.services.intent import FAMILIES, STICKY_SECONDS, Protocol
+from podgate.features.services.slices import PROTOCOLS
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.services import Service
+from podgate.model.machine import Family
+from podgate.model.problems import Problem, Severity
+
+_MOST_STICKY: Final = 86400
+_NAMES: Final[Mapping[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
+
+
+class PortFacts(Frozen, frozen=True, gc=False):
+    """One port in one family.
+
+    Attributes:
+        index: its place in ``spec.ports``.
+        label: ``namespace/name:port``, for people.
+        name: what joins it with ports of slices, with the protocol.
+        external: external IPs, packed.
+        balancers: addresses of load balancers, packed.
+    """
+
+    index: int
+    label: str
+    name: str
+    protocol: Protocol
+    port: int
+    node_port: int = 0
+    external: tuple[bytes, ...] = ()
+    balancers: tuple[bytes, ...] = ()
+
+
+class FamilyFacts(Frozen, frozen=True, gc=False):
+    """A Service in one family; ``sources`` are who may use the load balancers' addresses, None for everybody."""
+
+    cluster_ip: bytes
+    ports: tuple[PortFacts, ...] = ()
+    sources: tuple[Span, ...] | None = None
+
+
+class ServiceFacts(Frozen, frozen=True, gc=False):
+    """What a Service says.
+
+    Attributes:
+        ip, ip6: by family; None without a cluster IP of it.
+        internal_local, external_local: the traffic policies.
+        sticky: seconds of ClientIP affinity, 0 for none.
+        health_port: the health check node port, 0 for none.
+        created: since when it is there, as text that sorts by time.
+        problems: complaints about it.
+    """
+
+    ip: FamilyFacts | None = None
+    ip6: FamilyFacts | None = None
+    internal_local: bool = False
+    external_local: bool = False
+    sticky: int = 0
+    health_port: int = 0
+    created: str = ""
+    problems: tuple[Problem, ...] = ()
+
+    def of(self, family: Family) -> FamilyFacts | None:
+        """Give what it says of a family."""
+        return self.ip if family == "ip" else self.ip6
+
+
+class _Address(NamedTuple):
+    """An address with the field that it stands in."""
+
+    packed: bytes
+    field: str
+
+
+def read_service(ref: ObjectRef, service: Service, *, external_ips: bool = True) -> ServiceFacts | None:
+    """Read a Service; None for one that no proxy is for: headless, or ExternalName.
+
+    Args:
+        ref: the Service.
+        service: as the API has it.
+        external_ips: whether ``spec.externalIPs`` is used (gate AllowServiceExternalIPs, KEP-5707).
+    """
+    spec = service.spec
+    if spec.type == "ExternalName" or spec.cluster_ip == "None" or not (spec.cluster_ip or spec.cluster_ips):
+        return None
+    return _Reading(ref, service).facts(external_ips=external_ips)
+
+
+class _Reading:
+    """One Service being read."""
+
+    def __init__(self, ref: ObjectRef, service: Service) -> None:
+        self._ref = ref
+        self._service = service
+        self._spec = service.spec
+        self._problems: list[Problem] = []
+
+    def facts(self, *, external_ips: bool) -> ServiceFacts:
+        spec = self._spec
+        clusters = self._cluster_ips()
+        ports = tuple(self._ports())
+        external = self._by_family(self._external_ips(used=external_ips), clusters)
+        ingress = self._service.status.load_balancer.ingress
+        balancers = self._by_family(self._balancers(), clusters) if ingress else {}
+        sources = self._sources() if spec.load_balancer_source_ranges else {}
+        families: dict[Family, FamilyFacts] = {}
+        for family, cluster_ip in clusters.items():
+            own_external, own_balancers = external.get(family, ()), balancers.get(family, ())
+            placed = ports
+            if own_external or own_balancers:
+                placed = tuple(_with_addresses(port, own_external, own_balancers) for port in ports)
+            families[family] = FamilyFacts(cluster_ip, placed, sources.get(family))
+        external_local = spec.external_traffic_policy == "Local"
+        return ServiceFacts(
+            families.get("ip"),
+            families.get("ip6"),
+            spec.internal_traffic_policy == "Local",
+            external_local,
+            self._sticky() if spec.session_affinity == "ClientIP" else 0,
+            self._health_port() if external_local and spec.type == "LoadBalancer" else 0,
+            self._service.metadata.creation_timestamp or "",
+            tuple(self._problems),
+        )
+
+    def _complain(self, reason: str, field: str, message: str, severity: Severity = "error") -> None:
+        self._problems.append(Problem(self._ref, severity, reason, field, message))
+
+    def _address(self, text: str, field: str) -> bytes | None:
+        address = canonical(text)
+        if address is not None:
+            return address
+        address = packed(text)
+        if address is None:
+            self._complain("BadAddress", field, f'"{text}" is no IP address: correct it')
+        else:
+            message = f"{text} has leading zeros, and is read as decimal numbers: write it without them"
+            self._complain("LeadingZeros", field, message, "warning")
+        return address
+
+    def _cluster_ips(self) -> dict[Family, bytes]:
+        spec = self._spec
+        found: dict[Family, bytes] = {}
+        plural = bool(spec.cluster_ips)
+        for index, text in enumerate(spec.cluster_ips or (spec.cluster_ip,)):
+            field = f"spec.clusterIPs[{index}]" if plural else "spec.clusterIP"
+            address = self._address(text, field)
+            if address is None:
+                continue
+            family = family_of(address)
+            if family in found:
+                self._complain("WrongFamily", field, f"{text} is the second {_NAMES[family]} address: remove it")
+            else:
+                found[family] = address
+        return found
+
+    def _ports(self) -> Iterator[PortFacts]:
+        namespace, name = self._ref.namespace, self._ref.name
+        taken: set[tuple[Protocol, int]] = set()
+        node_ports: set[tuple[Protocol, int]] = set()
+        for index, port in enumerate(self._spec.ports):
+            field = f"spec.ports[{index}]"
+            protocol = PROTOCOLS.get(port.protocol)
+            if protocol is None:
+                message = f'"{port.protocol}" is none of TCP, UDP and SCTP: correct it'
+                self._complain("UnknownProtocol", f"{field}.protocol", message)
+                continue
+            if not 0 < port.port < 65536:
+                self._complain("BadPort", f"{field}.port", f"{port.port} is no port: write 1 to 65535")
+                continue
+            if (protocol, port.port) in taken:
+                message = f"{port.port}/{protocol} is the port of an earlier entry, which counts: remove one"
+                self._complain("DuplicatePort", f"{field}.port", message)
+                continue
+            taken.add((protocol, port.port))
+            node_port = port.node_port
+            if node_port and not 0 < node_port < 65536:
+                self._complain("BadPort", f"{field}.nodePort", f"{node_port} is no port: write 1 to 65535, or nothing")
+                node_port = 0
+            if node_port and (protocol, node_port) in node_ports:
+                message = f"{node_port}/{protocol} is the node port of an earlier entry, which counts: remove one"
+                self._complain("DuplicatePort", f"{field}.nodePort", message)
+                node_port = 0
+            node_ports.add((protocol, node_port))
+            label = f"{namespace}/{name}:{port.name or port.port}"
+            yield PortFacts(index, label, port.name, protocol, port.port, node_port)
+
+    def _external_ips(self, *, used: bool) -> Iterator[_Address]:
+        if self._spec.external_ips and not used:
+            message = "external IPs are switched off on this node (--no-external-ips): use a load balancer"
+            self._complain("ExternalIPsOff", "spec.externalIPs", message)
+            return
+        for index, text in enumerate(self._spec.external_ips):
+            field = f"spec.externalIPs[{index}]"
+            address = self._address(text, field)
+            if address is not None:
+                yield _Address(address, field)
+
+    def _balancers(self) -> Iterator[_Address]:
+        for index, ingress in enumerate(self._service.status.load_balancer.ingress):
+            # In mode Proxy packets come with a node's address, and who sends to this one means the balancer (KEP-1860).
+            if ingress.ip and ingress.ip_mode in ("", "VIP"):
+                field = f"status.loadBalancer.ingress[{index}].ip"
+                address = self._address(ingress.ip, field)
+                if address is not None:
+                    yield _Address(address, field)
+
+    def _by_family(
+        self, addresses: Iterator[_Address], clusters: Mapping[Family, bytes]
+    ) -> dict[Family, tuple[bytes, ...]]:
+        """Sort addresses into families; the cluster IP itself is no other address."""
+        found: dict[Family, set[bytes]] = {}
+        for address, field in addresses:
+            family = family_of(address)
+            if family not in clusters:
+                text, name = _text_at(self._service, field), _NAMES[family]
+                message = f"{text} leads nowhere, as the Service has no {name} cluster IP: remove it, or add the family"
+                self._complain("WrongFamily", field, message)
+            elif address != clusters[family]:
+                found.setdefault(family, set()).add(address)
+        return {family: tuple(sorted(each)) for family, each in found.items()}
+
+    def _sources(self) -> dict[Family, tuple[Span, ...]]:
+        """Give the ranges by family; a family that none is of is not narrowed, as with kube-proxy."""
+        found: dict[Family, list[Span]] = {}
+        closed = False
+        for index, text in enumerate(self._spec.load_balancer_source_ranges):
+            field = f"spec.loadBalancerSourceRanges[{index}]"
+            given = span(text.strip())
+            if given is None:
+                closed = True
+                message = f'"{text}" is no range, and lets nobody in: write it as 198.51.100.0/24'
+                self._complain("BadRange", field, message)
+                continue
+            if has_leading_zeros(text.strip().partition("/")[0]):
+                message = f"{text} has leading zeros, and is read as decimal numbers: write it without them"
+                self._complain("LeadingZeros", field, message, "warning")
+            found.setdefault(family_of(given[0]), []).append(given)
+        ranges = {family: merged(spans) for family, spans in found.items()}
+        return {**dict.fromkeys(FAMILIES, ()), **ranges} if closed else ranges
+
+    def _sticky(self) -> int:
+        seconds = self._spec.session_affinity_config.client_ip.timeout_seconds
+        if 0 < seconds <= _MOST_STICKY:
+            return seconds
+        field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+        message = f"{seconds} is not between 1 and {_MOST_STICKY}: {STICKY_SECONDS} is used"
+        self._complain("BadTimeout", field, message)
+        return STICKY_SECONDS
+
+    def _health_port(self) -> int:
+        port = self._spec.health_check_node_port
+        if 0 < port < 65536:
+            return port
+        message = f"{port} is no port, and the load balancer cannot ask which nodes have endpoints: write 1 to 65535"
+        self._complain("BadPort", "spec.healthCheckNodePort", message)
+        return 0
+
+
+def _with_addresses(port: PortFacts, external: tuple[bytes, ...], balancers: tuple[bytes, ...]) -> PortFacts:
+    return PortFacts(port.index, port.label, port.name, port.protocol, port.port, port.node_port, external, balancers)
+
+
+def _text_at(service: Service, field: str) -> str:
+    """Give the address that a field of ``_external_ips`` or ``_balancers`` names."""
+    index = int(field[field.index("[") + 1 : field.index("]")])
+    if field.startswith("spec."):
+        return service.spec.external_ips[index]
+    return service.status.load_balancer.ingress[index].ip

@@ -1,0 +1,190 @@
+"""settings: the options of ``podgate services``.
+
+Here: the fields, whose annotations are the flags' help, and what they say together. Not here: the file that kube-proxy
+reads (KubeProxyConfiguration).
+Invariant: defaults are kube-proxy's where it has the option too; an option that does nothing is not a field.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
+
+from podgate.features.services.addresses import Span, family_of, span
+from podgate.model.frozen import Frozen
+from podgate.model.machine import Family
+from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
+from podgate.observe.listen import parse_listen
+
+_DECIDING: Final = ("run", "render", "plan", "explain", "check")
+"""The verbs that look at the inputs: all but clean."""
+
+PRIMARY: Final = "primary"
+LOCALHOST: Final = "localhost"
+ALL: Final = "all"
+
+DetectLocal = Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]
+
+
+class Settings(Frozen, frozen=True):
+    """How this node forwards Services."""
+
+    backend: Annotated[Literal["nftables", "iptables"], Option("what the rules are written to", verbs=_DECIDING)] = (
+        "nftables"
+    )
+    source: Annotated[
+        str | None,
+        Option(
+            "read Kubernetes objects from this folder or file; without it --kubeconfig, $PODGATE_SOURCE, none",
+            metavar="DIR|FILE",
+            verbs=_DECIDING,
+        ),
+    ] = None
+    kubeconfig: Annotated[str | None, KUBECONFIG] = None
+    context: Annotated[str | None, CONTEXT] = None
+    node_name: Annotated[
+        str | None,
+        Option("this node's name; without it $NODE_NAME, else the host name", metavar="N", verbs=_DECIDING),
+    ] = None
+    service_proxy_name: Annotated[
+        str,
+        Option(
+            "serve only what is labelled service.kubernetes.io/service-proxy-name with this name, beside the "
+            "cluster's default proxy; empty: be the default proxy",
+            metavar="NAME",
+        ),
+    ] = ""
+    detect_local_mode: Annotated[
+        DetectLocal,
+        Option("how Pods' traffic is told from other traffic: by source range, or by interface", verbs=_DECIDING),
+    ] = "ClusterCIDR"
+    cluster_cidr: Annotated[
+        str,
+        Option(
+            "the ranges of all Pods, one per family at most, for ClusterCIDR; empty: nothing tells Pods apart",
+            metavar="CIDR,…",
+            verbs=_DECIDING,
+        ),
+    ] = ""
+    pod_bridge_interface: Annotated[
+        str, Option("the bridge that Pods' traffic comes from, for BridgeInterface", metavar="NAME", verbs=_DECIDING)
+    ] = ""
+    pod_interface_name_prefix: Annotated[
+        str,
+        Option(
+            "how names of interfaces begin that Pods' traffic comes from, for InterfaceNamePrefix",
+            metavar="PREFIX",
+            verbs=_DECIDING,
+        ),
+    ] = ""
+    nodeport_addresses: Annotated[
+        str,
+        Option(
+            "where node ports are open: primary (the first address of each family in this node's Node), all, "
+            "localhost, ranges, in any mix; empty: primary with nftables, all with iptables",
+            metavar="WORD|CIDR,…",
+            verbs=_DECIDING,
+        ),
+    ] = ""
+    masquerade_all: Annotated[
+        bool, Option("give Pods' traffic to cluster IPs this node's address too", verbs=_DECIDING)
+    ] = False
+    masquerade_bit: Annotated[
+        int, Option("the bit of the packet mark that says masquerade, 0 to 31", metavar="N", verbs=_DECIDING)
+    ] = 14
+    external_ips: Annotated[
+        bool,
+        Option(
+            "use spec.externalIPs, which let whoever may write a Service take over any address (CVE-2020-8554)",
+            verbs=_DECIDING,
+        ),
+    ] = True
+    metrics_addr: Annotated[
+        str, Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT", verbs=("run",))
+    ] = "127.0.0.1:10249"
+    health_addr: Annotated[
+        str,
+        Option(
+            "where /healthz and /livez are served; empty for the address of the metrics",
+            metavar="ADDR:PORT",
+            verbs=("run",),
+        ),
+    ] = "0.0.0.0:10256"
+    sync_period: Annotated[
+        float,
+        Option("seconds between full reads of rules that nobody tells changes of", metavar="SECONDS", verbs=("run",)),
+    ] = 30.0
+    min_sync_period: Annotated[
+        float,
+        Option("seconds between two writes at least; changes in between are merged", metavar="SECONDS", verbs=("run",)),
+    ] = 0.0
+    once: Annotated[bool, Option("write the rules once, then exit", verbs=("run",))] = False
+    clean_on_exit: Annotated[
+        bool, Option("remove the rules when stopped; without it they stay and keep working", verbs=("run",))
+    ] = False
+    state_dir: Annotated[
+        str,
+        Option("where is kept what the next start needs", metavar="DIR", verbs=("run", "plan", "clean")),
+    ] = "/var/lib/podgate/services"
+
+    @property
+    def cluster_ranges(self) -> tuple[str, ...]:
+        """The ranges of ``--cluster-cidr``, as they are written."""
+        return _listed(self.cluster_cidr)
+
+    @property
+    def nodeport_words(self) -> tuple[str, ...]:
+        """What ``--nodeport-addresses`` says, with its default."""
+        return _listed(self.nodeport_addresses) or ((PRIMARY,) if self.backend == "nftables" else (ALL,))
+
+    def mistakes(self) -> Iterator[str]:
+        """Give what the types cannot say."""
+        for flag, address in (("--metrics-addr", self.metrics_addr), ("--health-addr", self.health_addr)):
+            try:
+                parse_listen(address or "0")
+            except ValueError as error:
+                yield f"{flag} {error}"
+        for flag, given in (("--source", self.source), ("--node-name", self.node_name)):
+            if given == "":
+                yield f"{flag} is empty: give a value, or leave the flag out"
+        yield from kube_mistakes(self.kubeconfig, self.context)
+        yield from self._bad_local()
+        for word in _listed(self.nodeport_addresses):
+            if word not in (PRIMARY, LOCALHOST, ALL) and span(word) is None:
+                yield f'--nodeport-addresses "{word}": write {PRIMARY}, {LOCALHOST}, {ALL}, or a range as 10.0.0.0/8'
+        if not 0 <= self.masquerade_bit <= 31:
+            yield f"--masquerade-bit {self.masquerade_bit}: must be 0 to 31"
+        if self.service_proxy_name and self.backend == "iptables":
+            yield (
+                f"--service-proxy-name {self.service_proxy_name}: iptables has one set of chains, which is the default "
+                "proxy's: give --backend nftables"
+            )
+        if self.sync_period <= 0:
+            yield f"--sync-period {self.sync_period}: must be more than 0"
+        if not 0 <= self.min_sync_period <= self.sync_period:
+            yield f"--min-sync-period {self.min_sync_period}: must be 0 to --sync-period, {self.sync_period}"
+        if not self.state_dir:
+            yield "--state-dir is empty: give a folder"
+
+    def _bad_local(self) -> Iterator[str]:
+        families: set[Family] = set()
+        for text in self.cluster_ranges:
+            given: Span | None = span(text)
+            if given is None:
+                yield f'--cluster-cidr "{text}": is no range; write it as 10.244.0.0/16'
+            elif family_of(given[0]) in families:
+                yield f'--cluster-cidr "{text}": is the second range of its family; give one of each'
+            else:
+                families.add(family_of(given[0]))
+        needed = {
+            "BridgeInterface": ("--pod-bridge-interface", self.pod_bridge_interface),
+            "InterfaceNamePrefix": ("--pod-interface-name-prefix", self.pod_interface_name_prefix),
+        }
+        for mode, (flag, given_name) in needed.items():
+            # IFNAMSIZ is 16, with the byte that ends a name.
+            if len(given_name.encode()) > 15 or any(each.isspace() or each in '/"*' for each in given_name):
+                yield f'{flag} "{given_name}": is no name of a network device'
+            elif self.detect_local_mode == mode and not given_name:
+                yield f"--detect-local-mode {mode}: give {flag} too"
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
