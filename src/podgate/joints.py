@@ -52,6 +52,8 @@ class Compiled(Frozen, Generic[StatesT], frozen=True):
         keep: bytes to write (0600, atomically) once all steps have committed; read back as ``Inputs.kept``.
         wanted: single objects to fetch by name.
         degraded: why the feature is not ready although its steps committed; empty when it is.
+        holds: True where nobody knows what should be, so that nothing is written and what is in force stays;
+            ``degraded`` says why.
     """
 
     states: StatesT
@@ -60,6 +62,7 @@ class Compiled(Frozen, Generic[StatesT], frozen=True):
     keep: Mapping[str, bytes] = {}
     wanted: frozenset[ObjectRef] = frozenset()
     degraded: str = ""
+    holds: bool = False
 
 
 class Plan(Protocol):

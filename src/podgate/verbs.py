@@ -152,6 +152,8 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise BadInput("\n".join(look.describe(problem) for problem in problems))
+    if compiled.holds:
+        raise BadInput(f"podgate {feature.name} {verb}: {compiled.degraded}")
     if verb != "check":
         for problem in problems:
             print(look.describe(problem), file=sys.stderr)

@@ -46,9 +46,11 @@ class Fed(Generic[T]):
 
 
 def compile_(inputs: Inputs) -> Compiled[States]:
-    """The file's text is the wanted value; the word "broken" is a bad file."""
+    """The file's text is the wanted value; the word "broken" is a bad file, and "unknown" is nobody's knowledge."""
     content = inputs.files.get(PATH, Missing())
     text = content.data.decode() if isinstance(content, Present) else "default"
+    if text == "unknown":
+        return Compiled(States({}), degraded="nobody knows", holds=True)
     if text != "broken":
         wanted = frozenset({ObjectRef("Secret", text, "ns")})
         return Compiled(States({"value": text}), keep={"value": text.encode()}, wanted=wanted)
@@ -186,6 +188,20 @@ def test_a_bad_file_at_the_very_first_start_writes_the_defaults_and_is_not_ready
         assert rig.status.readyz() == (503, "text/plain; charset=utf-8", b"no good file yet\n")
 
     assert "degraded" in play(tmp_path, story).messages()
+
+
+def test_what_nobody_knows_leaves_what_is_in_force_as_it_is(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        rig.write("unknown")
+        await asyncio.sleep(60)
+        assert rig.target.state == {"value": "from before"}
+        assert b"nobody knows" in rig.status.readyz()[2]
+        rig.write("one")
+        await rig.until(lambda: rig.status.readyz()[0] == 200)
+        rig.write("unknown")
+        await asyncio.sleep(60)
+
+    assert play(tmp_path, story, target={"value": "from before"}).target.state == {"value": "one"}
 
 
 def test_without_a_state_directory_the_target_remembers(tmp_path: Path) -> None:

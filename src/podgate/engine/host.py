@@ -162,7 +162,8 @@ class Host(Generic[StatesT]):
                 # What is good now is the last good configuration of the next compile, also before it is on disk.
                 self._inputs = msgspec.structs.replace(self._inputs, kept={**inputs.kept, **compiled.keep})
             self._status.problems(compiled.problems, partial(self._describe, inputs))
-            self._board.publish(compiled)
+            if not compiled.holds:
+                self._board.publish(compiled)
             fingerprint = b"\0".join(data for _, data in sorted((compiled.keep or inputs.kept).items()))
             self._status.compiled(
                 self._board.generation, fingerprint, compiled.degraded, self._work.samples(compiled.states)
