@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Self
 
@@ -35,7 +36,7 @@ _CAP_ACK: Final = 10
 _EXT_ACK: Final = 11
 _SO_SNDBUFFORCE: Final = 32
 _SO_RCVBUFFORCE: Final = 33
-_EXT_ACK_TEXT: Final = 1
+_EXT_ACK_TEXT, _EXT_ACK_OFFSET = 1, 2
 
 _HEADER: Final = struct.Struct("=IHHII")
 _ATTRIBUTE: Final = struct.Struct("=HH")
@@ -57,12 +58,17 @@ class Message(NamedTuple):
 
 
 class NetlinkError(OSError):
-    """The kernel refused a message. ``sequence`` says which one; the text holds the kernel's own words, if any."""
+    """The kernel refused a message; the text holds the kernel's own words, if any.
 
-    def __init__(self, number: int, words: str = "", sequence: int = 0) -> None:
+    ``sequence`` says which message; ``offset`` where in it, its header counted, the refused attribute begins; 0 if the
+    kernel did not say.
+    """
+
+    def __init__(self, number: int, words: str = "", sequence: int = 0, offset: int = 0) -> None:
         super().__init__(number, words or os.strerror(number))
         self.words = words
         self.sequence = sequence
+        self.offset = offset
 
 
 class DumpInterruptedError(Exception):
@@ -130,11 +136,12 @@ def _failure(message: Message) -> NetlinkError | None:
     (number,) = _ERRNO.unpack_from(message.body)
     if number == 0:
         return None
-    words = ""
-    if message.flags & _NLM_F_ACK_TLVS:
-        # NETLINK_CAP_ACK: the request's header follows the number, its body does not.
-        words = string(attributes(message.body, 4 + 16).get(_EXT_ACK_TEXT, b""))
-    return NetlinkError(-number, words, message.sequence)
+    if not message.flags & _NLM_F_ACK_TLVS:
+        return NetlinkError(-number, "", message.sequence)
+    # NETLINK_CAP_ACK: the request's header follows the number, its body does not.
+    found = attributes(message.body, 4 + 16)
+    offset = int.from_bytes(found.get(_EXT_ACK_OFFSET, b""), sys.byteorder)
+    return NetlinkError(-number, string(found.get(_EXT_ACK_TEXT, b"")), message.sequence, offset)
 
 
 class Connection:

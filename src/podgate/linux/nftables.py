@@ -45,9 +45,19 @@ TABLE, NAME = 1, 2
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _COUNTING: Final = frozenset(("counter", "quota", "last"))
 """Expressions that packets change."""
-_HOOKS: Final = ("prerouting", "input", "forward", "output", "postrouting")
+HOOKS: Final = ("prerouting", "input", "forward", "output", "postrouting")
 
 SET_ANONYMOUS, SET_CONSTANT, SET_INTERVAL, SET_MAP, SET_TIMEOUT, SET_DYNAMIC = 1, 2, 4, 8, 0x10, 0x20
+SET_CONCAT: Final = 0x80
+"""A set of intervals of several fields (NFT_SET_CONCAT)."""
+
+SET_FLAGS: Final = {
+    "constant": SET_CONSTANT,
+    "dynamic": SET_DYNAMIC,
+    "interval": SET_INTERVAL,
+    "timeout": SET_TIMEOUT,
+}
+"""The flags that have a name in nft."""
 
 
 class TableInfo(NamedTuple):
@@ -83,6 +93,7 @@ class SetInfo(NamedTuple):
     types: tuple[int, ...]
     key_bytes: int
     data_types: tuple[int, ...]
+    data_bytes: int
     data_is_verdict: bool
     timeout: int
     size: int
@@ -173,7 +184,7 @@ def list_chains(connection: Connection, family: int, table: str) -> list[ChainIn
             number = be32(place[1])
             (priority,) = struct.unpack(">i", place[2])
             policy = "accept" if be32(found.get(5, b"\0\0\0\1")) else "drop"
-            name = _HOOKS[number] if number < len(_HOOKS) else str(number)
+            name = HOOKS[number] if number < len(HOOKS) else str(number)
             hook = (string(found.get(7, b"filter")), name, priority, policy)
         chains.append(ChainInfo(string(found[3]), hook))
     return chains
@@ -244,6 +255,7 @@ def list_sets(connection: Connection, family: int, table: str) -> list[SetInfo]:
                 types=_type_numbers(be32(found[4])),
                 key_bytes=be32(found[5]),
                 data_types=() if is_verdict else _type_numbers(data_type),
+                data_bytes=0 if is_verdict else be32(found.get(7, b"")),
                 data_is_verdict=is_verdict,
                 timeout=int.from_bytes(found.get(11, b""), "big"),
                 size=be32(attributes(found.get(9, b"")).get(1, b"")),

@@ -1,50 +1,56 @@
-"""Elements of nf_tables sets and maps over netlink: listing them, and changing them in one transaction.
+"""Elements of nf_tables sets and maps over netlink: as the kernel lists them, and as it takes them.
 
-Here: the kernel's element messages as keys and data, and the batch. Not here: tables, chains and set declarations
-(nftables.py); what a set should hold.
+Here: the kernel's element messages as keys and data. Not here: transactions (nftables_batch.py); tables, chains and set
+declarations (nftables.py); what a set should hold.
 Invariant: an element's key and data are what the kernel keeps in its registers; the key of an interval is its first
 value followed by its last, both included, however the kernel splits it.
 """
 
-import errno
 import struct
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from podgate.linux.netlink import (
     NLA_F_NESTED,
-    NLM_F_ACK,
-    NLM_F_CREATE,
-    NLM_F_REQUEST,
     Connection,
-    NetlinkError,
     attribute,
     attribute_list,
     attributes,
-    frame,
     nested,
     string,
     text,
 )
-from podgate.linux.nftables import DEL_ELEMENTS, GET_ELEMENTS, NAME, NEW_ELEMENTS, TABLE, batch, be32, family_header
+from podgate.linux.nftables import GET_ELEMENTS, NAME, TABLE, be32, family_header
 
 _ELEMENT_END, _ELEMENT_CATCH_ALL = 1, 2
+_LIST: Final = 3
 _KEY, _DATA, _FLAGS, _KEY_END = 1, 2, 3, 10
 _VALUE, _VERDICT = 1, 2
 
 _VERDICTS: Final = {0: "drop", 1: "accept", -1: "continue", -2: "break", -3: "jump", -4: "goto", -5: "return"}
 _VERDICT_CODES: Final = {name: code for code, name in _VERDICTS.items()}
 
-_MESSAGE_BYTES: Final = 60_000
+_LIST_BYTES: Final = 60_000
 """Where one list of elements is split: an attribute's length has 16 bits."""
 
 
 class Shape(NamedTuple):
-    """What is needed to encode or decode a set's elements; ``key_bytes`` is the size of one bound of an interval."""
+    """What is needed to encode or decode a set's elements.
+
+    Attributes:
+        key_bytes: the size of a key, of one bound of an interval.
+        data_bytes: the size of a map's data; 0 for a set, and for verdicts.
+    """
 
     key_bytes: int
     is_interval: bool = False
     is_concatenation: bool = False
+    data_bytes: int = 0
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the kernel keeps an interval as two elements, its first value and the one after its last."""
+        return self.is_interval and not self.is_concatenation
 
 
 def list_elements(
@@ -67,29 +73,65 @@ def _data_of(value: bytes) -> bytes | str:
 
 def decode_elements(bodies: Iterable[bytes], shape: Shape) -> Iterator[tuple[bytes, bytes | str]]:
     """Read element messages (NEW_ELEMENTS bodies), joining what the kernel lists as two ends of an interval."""
+    if not shape.is_interval:
+        return _decode_single(bodies, shape)
+    return _decode_intervals(bodies, shape)
+
+
+def _lists(bodies: Iterable[bytes]) -> Iterator[bytes]:
+    for body in bodies:
+        for kind, listed in attribute_list(body, 4):
+            if kind == _LIST:
+                yield listed
+
+
+def _decode_single(bodies: Iterable[bytes], shape: Shape) -> Iterator[tuple[bytes, bytes | str]]:
+    for listed in _lists(bodies):
+        alike = _decode_alike(listed, shape)
+        if alike is not None:
+            yield from alike
+            continue
+        for _, value in attribute_list(listed):
+            key, _, data = _whole_element(value)
+            yield key, data
+
+
+def _decode_alike(listed: bytes, shape: Shape) -> list[tuple[bytes, bytes | str]] | None:
+    """Read elements that are laid out alike, byte for byte, as those of a map without timeouts; None if one is not."""
+    size, data_size = shape.key_bytes, shape.data_bytes
+    layout = f"12s{size}s{-size % 4}x" + (f"8s{data_size}s{-data_size % 4}x" if data_size else "0s0s")
+    record = struct.Struct(layout)
+    if not listed or len(listed) % record.size:
+        return None
+    head, key, between, data = record.unpack_from(listed)
+    (_, first), *_ = attribute_list(listed)
+    if len(first) != record.size - 4 or _whole_element(first) != (key, True, data):
+        return None
+    rows = list(record.iter_unpack(listed))
+    alike = [(key, data) for start, key, middle, data in rows if start == head and middle == between]
+    return alike if len(alike) == len(rows) else None
+
+
+def _decode_intervals(bodies: Iterable[bytes], shape: Shape) -> Iterator[tuple[bytes, bytes | str]]:
     size = shape.key_bytes
-    split = shape.is_interval and not shape.is_concatenation
     bounds: list[tuple[bytes, bool, bytes | str]] = []
     # An element: its header and the key's two headers (12 bytes), the key, then maybe data, flags and more.
     plain = 12 + size + -size % 4
     with_flags = plain + 8
     flags_header = struct.pack("=HH", 8, _FLAGS)
-    for body in bodies:
-        for kind, listed in attribute_list(body, 4):
-            if kind != 3:
-                continue
-            offset, end = 0, len(listed)
-            while offset + 4 <= end:
-                length = listed[offset] | listed[offset + 1] << 8
-                key = listed[offset + 12 : offset + 12 + size]
-                if length == plain:
-                    bounds.append((key, True, b""))
-                elif length == with_flags and listed[offset + plain : offset + plain + 4] == flags_header:
-                    bounds.append((key, not listed[offset + plain + 7] & _ELEMENT_END, b""))
-                else:
-                    bounds.append(_whole_element(listed[offset + 4 : offset + length]))
-                offset += (length + 3) & ~3
-    if not split:
+    for listed in _lists(bodies):
+        offset, end = 0, len(listed)
+        while offset + 4 <= end:
+            length = listed[offset] | listed[offset + 1] << 8
+            key = listed[offset + 12 : offset + 12 + size]
+            if length == plain:
+                bounds.append((key, True, b""))
+            elif length == with_flags and listed[offset + plain : offset + plain + 4] == flags_header:
+                bounds.append((key, not listed[offset + plain + 7] & _ELEMENT_END, b""))
+            else:
+                bounds.append(_whole_element(listed[offset + 4 : offset + length]))
+            offset += (length + 3) & ~3
+    if not shape.is_split:
         return ((key, data) for key, _, data in bounds)
     return _joined(bounds, size)
 
@@ -123,18 +165,68 @@ def _joined(bounds: list[tuple[bytes, bool, bytes | str]], size: int) -> Iterato
         yield start[0] + b"\xff" * size, start[1]
 
 
+def data_value(data: bytes) -> bytes:
+    """Give the attribute of a value in a register (NFTA_DATA_VALUE)."""
+    return attribute(_VALUE, data)
+
+
+def verdict_value(verdict: str) -> bytes:
+    """Give the attribute of a verdict (NFTA_DATA_VERDICT): ``drop``, ``goto NAME``. Raises ValueError if it is none."""
+    word, _, chain = verdict.partition(" ")
+    if word not in _VERDICT_CODES or bool(chain) != (word in ("jump", "goto")):
+        raise ValueError(f"{verdict!r} is not a verdict: write drop, or goto NAME")
+    return nested(_VERDICT, attribute(1, struct.pack(">i", _VERDICT_CODES[word])), text(2, chain) if chain else b"")
+
+
 def _data_attribute(data: bytes | str) -> bytes:
     if isinstance(data, bytes):
-        return nested(_DATA, attribute(_VALUE, data)) if data else b""
-    word, _, chain = data.partition(" ")
-    verdict = attribute(1, struct.pack(">i", _VERDICT_CODES[word])) + (text(2, chain) if chain else b"")
-    return nested(_DATA, nested(_VERDICT, verdict))
+        return nested(_DATA, data_value(data)) if data else b""
+    return nested(_DATA, verdict_value(data))
+
+
+def element_lists(elements: Sequence[tuple[bytes, bytes | str]], shape: Shape) -> Iterator[bytes]:
+    """Give the elements as lists that each fit into one message, in their order."""
+    if elements and not shape.is_interval:
+        alike = _encode_alike(elements, shape)
+        if alike is not None:
+            yield from alike
+            return
+    chunk: list[bytes] = []
+    size = 0
+    for encoded in encode_elements(elements, shape):
+        if size + len(encoded) > _LIST_BYTES:
+            yield nested(_LIST, *chunk)
+            chunk, size = [], 0
+        chunk.append(encoded)
+        size += len(encoded)
+    if chunk:
+        yield nested(_LIST, *chunk)
+
+
+def _encode_alike(elements: Sequence[tuple[bytes, bytes | str]], shape: Shape) -> list[bytes] | None:
+    """Give the lists of elements whose keys and data have one size each, where that is felt; None for others."""
+    keys, data = zip(*elements, strict=True)
+    size, data_size = shape.key_bytes, len(data[0])
+    if set(map(type, data)) != {bytes} or set(map(len, keys)) != {size} or set(map(len, data)) != {data_size}:
+        return None
+    layout = _data_attribute(bytes(data_size))
+    between = bytes(-size % 4) + layout[:8]
+    length = 12 + size + -size % 4 + len(layout)
+    head = struct.pack("=HHHHHH", length, 1 | NLA_F_NESTED, 8 + size, _KEY | NLA_F_NESTED, 4 + size, _VALUE)
+    after = bytes(-data_size % 4) + head  # the end of one element and the begin of the next
+    each = _LIST_BYTES // length
+    lists = []
+    for start in range(0, len(elements), each):
+        part = elements[start : start + each]
+        pieces: list[Any] = [piece for key, value in part for piece in (key, between, value, after)]
+        pieces[-1] = after[: -len(head)]
+        lists.append(nested(_LIST, head, *pieces))
+    return lists
 
 
 def encode_elements(elements: Iterable[tuple[bytes, bytes | str]], shape: Shape) -> Iterator[bytes]:
     """Give each element's attributes; an interval's two ends stay together, so that a message never parts them."""
     size = shape.key_bytes
-    split = shape.is_interval and not shape.is_concatenation
     key_header = struct.pack("=HHHH", 8 + size, _KEY | NLA_F_NESTED, 4 + size, _VALUE)
     padding = bytes(-size % 4)
     end_flags = attribute(_FLAGS, struct.pack(">I", _ELEMENT_END))
@@ -151,7 +243,7 @@ def encode_elements(elements: Iterable[tuple[bytes, bytes | str]], shape: Shape)
             yield nested(1, key_header + first + padding, key_end, _data_attribute(data))
             continue
         start = nested(1, key_header + first + padding, _data_attribute(data)) if data else plain + first + padding
-        if not split:
+        if not shape.is_split:
             yield start
             continue
         after = int.from_bytes(key[size:], "big") + 1
@@ -161,49 +253,13 @@ def encode_elements(elements: Iterable[tuple[bytes, bytes | str]], shape: Shape)
             yield start + end_header + after.to_bytes(size, "big") + padding
 
 
-class Batch:
-    """Changes of elements that the kernel makes in one transaction, or not at all."""
+def element_at(body: bytes, offset: int) -> bytes | None:
+    """Give the key of the element whose attribute begins at a byte of a message's body; None if none does.
 
-    def __init__(self, connection: Connection, family: int) -> None:
-        self._connection = connection
-        self._family = family
-        self._messages: list[tuple[int, int, bytes]] = []
-
-    def add(self, table: str, name: str, elements: Iterable[tuple[bytes, bytes | str]], shape: Shape) -> None:
-        """Add elements, sorted by key: the kernel wants an interval without an end to be the last of a message."""
-        self._fill(NEW_ELEMENTS, NLM_F_CREATE, text(TABLE, table) + text(NAME, name), elements, shape)
-
-    def delete(self, table: str, name: str, keys: Iterable[bytes], shape: Shape) -> None:
-        """Delete elements by their keys, sorted."""
-        self._fill(DEL_ELEMENTS, 0, text(TABLE, table) + text(NAME, name), ((key, b"") for key in keys), shape)
-
-    def _fill(
-        self, kind: int, flags: int, head: bytes, elements: Iterable[tuple[bytes, bytes | str]], shape: Shape
-    ) -> None:
-        start = family_header(self._family) + head
-        chunk: list[bytes] = []
-        size = 0
-        for encoded in encode_elements(elements, shape):
-            if size + len(encoded) > _MESSAGE_BYTES:
-                self._messages.append((kind, flags, start + nested(3, *chunk)))
-                chunk, size = [], 0
-            chunk.append(encoded)
-            size += len(encoded)
-        if chunk:
-            self._messages.append((kind, flags, start + nested(3, *chunk)))
-
-    def commit(self) -> None:
-        """Send it; raises NetlinkError, and then nothing was changed. An empty batch does nothing."""
-        if not self._messages:
-            return
-        frames = []
-        for number, (kind, flags, message) in enumerate(self._messages, 1):
-            # Refused messages are always reported; the last one's acknowledgement comes after the commit.
-            answer = NLM_F_ACK if number == len(self._messages) else 0
-            frames.append(frame(kind, NLM_F_REQUEST | flags | answer, self._connection.next_sequence(), message))
-        results = self._connection.send_all(batch(self._connection, frames))
-        for failure in results:
-            if failure:
-                raise failure
-        if not results:
-            raise NetlinkError(errno.EPROTO, "the kernel did not acknowledge the transaction")
+    Of an interval that the kernel keeps as two elements it is one bound.
+    """
+    try:
+        (kind, value), *_ = attribute_list(body, offset)
+        return _whole_element(value)[0] if kind == 1 else None
+    except (ValueError, KeyError):
+        return None

@@ -1,10 +1,12 @@
 """NftablesTarget: one nftables table of one family in the kernel.
 
 Here: reading the table back, applying a plan, noticing what others change. Not here: what the table should hold; nft's
-language (render.py); how nft is run (program.py).
-Invariant: a plan is one transaction, so the kernel holds either the state before or the state after, never a part.
+language (render.py); how nft is run (program.py); what goes into a transaction (stages.py, messages.py).
+Invariant: a plan is one transaction, so the kernel holds either the state before or the state after, never a part;
+unless rules are code: then what goes, and loads that are too large, have transactions of their own.
 """
 
+import asyncio
 import contextlib
 import errno
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -14,10 +16,9 @@ from podgate.joints import ApplyError, Drifted, Key, Signal
 from podgate.linux.netlink import Connection, DumpInterruptedError, NetlinkError
 from podgate.linux.nftables import (
     FAMILIES,
-    SET_CONSTANT,
     SET_DYNAMIC,
+    SET_FLAGS,
     SET_INTERVAL,
-    SET_TIMEOUT,
     RuleInfo,
     SetInfo,
     find_table,
@@ -28,27 +29,26 @@ from podgate.linux.nftables import (
     list_sets,
     wait_for_transactions,
 )
+from podgate.linux.nftables_batch import Batch, RefusedError
 from podgate.linux.nftables_drift import Drift
-from podgate.linux.nftables_elements import Batch, Shape, list_elements
+from podgate.linux.nftables_elements import Shape, list_elements
 from podgate.linux.nftables_watch import Watch, refusal
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.nftables.diff import Plan, diff
-from podgate.targets.nftables.elements import TYPES, key_size
+from podgate.targets.nftables.elements import TYPES, key_text
+from podgate.targets.nftables.messages import fill
 from podgate.targets.nftables.program import load
 from podgate.targets.nftables.render import render, replaced_sets, transaction
+from podgate.targets.nftables.stages import Stage, in_one, stages
 from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State
 from podgate.targets.nftables.written import Written
 
 _READ_ATTEMPTS: Final = 10
 _NOT_OURS: Final = "put there by somebody else: "
 _NAMES: Final = {kind.number: kind.name for kind in TYPES.values()}
-_FLAGS: Final = (
-    ("constant", SET_CONSTANT),
-    ("dynamic", SET_DYNAMIC),
-    ("interval", SET_INTERVAL),
-    ("timeout", SET_TIMEOUT),
-)
+_LET_GO_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Pauses before what went is tried again: Linux before 6.2 may hold a reference for a while after its transaction."""
 
 
 class NftablesTarget:
@@ -148,20 +148,24 @@ class NftablesTarget:
         return diff(have, want)
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
-        """Do it in one transaction. The kernel refuses all or nothing, so no single key is ever refused.
+        """Do it. The kernel refuses a transaction or takes it whole, so no single key is ever refused.
 
-        Elements alone go to the kernel over netlink. If it refuses them, the sets that change are filled anew by nft;
-        if nft refuses a change of parts, the whole table is replaced by nft. Only then is it an error.
+        A state whose rules are code goes to the kernel over netlink, in the transactions that stages.py gives. Any
+        other is written in one transaction: elements alone over netlink, and if the kernel refuses them, the sets that
+        change are filled anew by nft; anything else by nft, and if that refuses a change of parts, the whole table is
+        replaced. Only then is it an error.
 
         Raises:
-            ApplyError: nothing was changed; the message says which line was refused and what may be missing.
+            ApplyError: what was refused changed nothing; the message says what it was and what may be missing.
         """
         if not plan:
             return {}
         with _mapped(f"writing table {self.family} {self.table}"), self._watch.writing(plan.want) as before:
-            if plan.is_structural:
+            if plan.want.has_code or not plan.want.present:
+                await self._apply_code(plan, before)
+            elif plan.is_structural:
                 await self._apply_text(plan)
-                self._note_rules(plan, before)
+                self._note_rules(plan, before, 1)
             else:
                 try:
                     self._apply_elements(plan)
@@ -179,7 +183,31 @@ class NftablesTarget:
                 raise
             await self._load(render(plan.want))
 
-    def _note_rules(self, plan: Plan, before: int | None) -> None:
+    async def _apply_code(self, plan: Plan, before: int | None) -> None:
+        """Write one stage after the other; others may work between them."""
+        planned = stages(plan)
+        for number, stage in enumerate(planned):
+            if number:
+                await asyncio.sleep(0)
+            await self._commit(plan, stage)
+        if plan.is_structural:
+            self._note_rules(plan, before, len(planned))
+
+    async def _commit(self, plan: Plan, stage: Stage) -> None:
+        """Write one stage."""
+        pauses = iter(_LET_GO_SECONDS if stage.only_drops else ())
+        while True:
+            batch = Batch(self._watch.connection, self._number)
+            fill(batch, stage, plan.want)
+            try:
+                return batch.commit()
+            except RefusedError as problem:
+                pause = next(pauses, None) if problem.errno == errno.EBUSY else None
+                if pause is None:
+                    raise _refused(problem, plan) from problem
+                await asyncio.sleep(pause)
+
+    def _note_rules(self, plan: Plan, before: int | None, transactions: int) -> None:
         """Remember the rules that were just written, unless somebody else's transaction came between."""
         connection = self._watch.connection
         table = find_table(connection, self._number, self.table)
@@ -187,18 +215,12 @@ class NftablesTarget:
         filled = None if plan.whole else {*plan.flushed, *(chain.name for chain in plan.filled)}
         identities = {chain: [rule.identity for rule in found] for chain, found in rules.items()}
         self._written.was_filled(table.handle if table else 0, identities, filled)
-        if generation(connection) != (before or 0) + 1:
+        if generation(connection) != (before or 0) + transactions:
             self._written.forget()
 
     def _apply_elements(self, plan: Plan) -> None:
         batch = Batch(self._watch.connection, self._number)
-        shapes = {
-            declared.name: Shape(key_size(declared.key), declared.is_interval, len(declared.key) > 1)
-            for declared in plan.want.sets
-        }
-        for name, change in plan.elements.items():
-            batch.delete(self.table, name, [key for key, _ in change.removed], shapes[name])
-            batch.add(self.table, name, change.added, shapes[name])
+        fill(batch, in_one(plan), plan.want)
         batch.commit()
 
     async def _load(self, text: str) -> None:
@@ -217,12 +239,26 @@ class NftablesTarget:
                     yield Drifted(what)
 
 
+def _refused(problem: RefusedError, plan: Plan) -> NetlinkError:
+    """Say which part of a table the kernel refused."""
+    sets = {declared.name: declared for declared in (*plan.have.sets, *plan.want.sets)}
+    what = problem.what
+    if what in sets:
+        declared = sets[what]
+        what = f"elements of {'map' if declared.data else 'set'} {what}"
+        if problem.element:
+            is_pair = declared.is_interval and len(declared.key) > 1
+            what += f", {key_text(declared.key, problem.element, is_interval=is_pair)}"
+    words = f"{problem.strerror}; it refused {what or 'the transaction as a whole'}"
+    return NetlinkError(problem.errno or 0, words, problem.sequence, problem.offset)
+
+
 def _shape(info: SetInfo) -> Shape:
-    return Shape(info.key_bytes, bool(info.flags & SET_INTERVAL), len(info.types) > 1)
+    return Shape(info.key_bytes, bool(info.flags & SET_INTERVAL), len(info.types) > 1, info.data_bytes)
 
 
 def _declaration(info: SetInfo) -> Set:
-    flags = [name for name, bit in _FLAGS if info.flags & bit]
+    flags = [name for name, bit in SET_FLAGS.items() if info.flags & bit]
     if info.auto_merge:
         flags.append("auto-merge")
     data = ("verdict",) if info.data_is_verdict else tuple(_type_name(number) for number in info.data_types)

@@ -177,3 +177,14 @@ Expression = (
     | Go
 )
 Code = tuple[Expression, ...]
+
+
+def references(code: Code) -> set[str]:
+    """Give the names of the sets, maps and chains that code mentions."""
+    names = set()
+    for each in code:
+        if isinstance(each, Lookup | Dispatch | Remember):
+            names.add(each.name)
+        elif isinstance(each, Go) and " " in each.verdict:
+            names.add(each.verdict.partition(" ")[2])
+    return names

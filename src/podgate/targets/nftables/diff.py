@@ -7,11 +7,13 @@ Invariant: what did not change is not in the plan, so it keeps its counters; a p
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from heapq import nsmallest
 from operator import itemgetter
 from typing import Final
 
 from podgate.model.frozen import Frozen
 from podgate.model.table import Table, changes
+from podgate.targets.nftables import code
 from podgate.targets.nftables.elements import Data, Element, data_text, key_texts
 from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State, comment_text, is_name
 
@@ -20,7 +22,7 @@ _SHOWN_ELEMENTS: Final = 5
 
 
 class ElementChange(Frozen, frozen=True):
-    """Elements that leave and enter one set, each sorted by key. A new value of a key is in both."""
+    """Elements that leave and enter one set, in no order. A new value of a key is in both."""
 
     removed: tuple[tuple[Element, Data], ...] = ()
     added: tuple[tuple[Element, Data], ...] = ()
@@ -83,9 +85,10 @@ def diff(have: State, want: State) -> Plan:
     """Give the plan from one state of a table to another; falsy when they are equal.
 
     Raises:
-        ValueError: the states are of different tables, or a name that is wanted is none.
+        ValueError: the states are of different tables, a name that is wanted is none, or only some rules have code.
     """
     check_names(want)
+    _ = want.has_code
     if (have.family, have.name) != (want.family, want.name):
         raise ValueError(f"table {have.family} {have.name} cannot become table {want.family} {want.name}")
     if not want.present:
@@ -127,7 +130,7 @@ def _parts(have: State, want: State) -> Plan:
             declared.append(chain)
         elif old.hook != chain.hook:
             declared.append(chain)  # only the policy differs, which a declaration changes in place
-        if old is None or name in moved or old.marks != chain.marks or references(chain.rules) & stale:
+        if old is None or name in moved or _differ(old, chain) or (stale and references(chain.rules) & stale):
             filled.append(chain)
             if old is not None and old.rules:
                 flushed.append(name)
@@ -153,33 +156,46 @@ def _moved(old: Hook | None, new: Hook | None) -> bool:
     return (old.type, old.hook, old.priority) != (new.type, new.hook, new.priority)
 
 
+def _differ(old: Chain, new: Chain) -> bool:
+    """Whether the rules of two chains differ. Marks are digests, which take time: equal rules have equal marks."""
+    return old.rules != new.rules and old.marks != new.marks
+
+
 def references(rules: Iterable[Rule]) -> set[str]:
     """Give the names of sets, maps and chains that rules mention."""
-    return {name for rule in rules for pair in _REFERENCE.findall(rule.text) for name in pair if name}
+    names = set()
+    for rule in rules:
+        if rule.code:
+            names |= code.references(rule.code)
+        else:
+            names.update(name for pair in _REFERENCE.findall(rule.text) for name in pair if name)
+    return names
 
 
 def _element_changes(have: State, want: State, kept: Iterable[str]) -> dict[str, ElementChange]:
     dynamic = {declared.name for declared in want.sets if declared.is_dynamic}
     found = {}
     for name in sorted(set(kept) - dynamic):
+        before, after = have.elements_of(name), want.elements_of(name)
         removed, added = [], []
-        for key, old, new in changes(have.elements_of(name), want.elements_of(name)):
+        for key, old, new in changes(before, after):
             if old is not None:
                 removed.append((key, old))
             if new is not None:
                 added.append((key, new))
         if removed or added:
-            found[name] = ElementChange(tuple(_by_key(removed)), tuple(_by_key(added)))
+            found[name] = ElementChange(tuple(removed), tuple(added))
     return found
 
 
-def _by_key(elements: Iterable[tuple[Element, Data]]) -> list[tuple[Element, Data]]:
+def by_key(elements: Iterable[tuple[Element, Data]]) -> list[tuple[Element, Data]]:
+    """Sort elements by key: in this order they are shown and, where it matters, written."""
     return sorted(elements, key=itemgetter(0))
 
 
 def sorted_elements(elements: Table[Element, Data]) -> list[tuple[Element, Data]]:
-    """Give a table's elements in the order of their keys, in which they are shown and written."""
-    return _by_key(elements.items())
+    """Give a table's elements in the order of their keys."""
+    return by_key(elements.items())
 
 
 def element_texts(declared: Set, elements: Sequence[tuple[Element, Data]]) -> list[str]:
@@ -213,7 +229,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"  - {set_text(declared)}"
     for declared in want.sets if plan.whole else plan.new_sets:
         yield f"  + {set_text(declared)}"
-        added = tuple(sorted_elements(want.elements_of(declared.name)))
+        added = tuple(want.elements_of(declared.name).items())
         yield from _element_lines(declared, ElementChange(added=added))
     sets = {declared.name: declared for declared in want.sets}
     for name, change in plan.elements.items():
@@ -224,7 +240,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 def _element_lines(declared: Set, change: ElementChange) -> Iterator[str]:
     for sign, elements in (("-", change.removed), ("+", change.added)):
         if elements:
-            shown = element_texts(declared, elements[:_SHOWN_ELEMENTS])
+            shown = element_texts(declared, nsmallest(_SHOWN_ELEMENTS, elements, key=itemgetter(0)))
             if len(elements) > _SHOWN_ELEMENTS:
                 shown.append("…")
             noun = "element" if len(elements) == 1 else "elements"

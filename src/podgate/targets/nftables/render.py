@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from podgate.targets.nftables.diff import ElementChange, Plan, check_names, element_texts, sorted_elements
+from podgate.targets.nftables.diff import ElementChange, Plan, by_key, check_names, element_texts, sorted_elements
 from podgate.targets.nftables.elements import Data, Element
 from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text, is_rule, is_verdict
 
@@ -25,9 +25,11 @@ def render(state: State) -> str:
     """Give the text that replaces the whole table; of an absent one, the text that takes it away.
 
     Raises:
-        ValueError: a name, a rule or a verdict is none.
+        ValueError: a name, a rule or a verdict is none, or rules are code, which nft cannot read.
     """
     check_names(state)
+    if state.has_code:
+        raise ValueError(f"nft cannot load table {state.family} {state.name}: its rules do what nft cannot say")
     table = f"table {state.family} {state.name}"
     lines = [f"{table} {{", "}", f"delete {table}"]
     if state.present:
@@ -120,6 +122,8 @@ def _hook(chain: Chain) -> str:
 
 
 def _rule(rule: Rule) -> str:
+    if rule.code:
+        return f'{comment_text(rule.text, len(rule.text.encode()))} comment "{rule.mark}"'
     if not is_rule(rule.text):
         raise ValueError(f"{rule.text!r} is not the text of one rule: a quote or brace is open, or a character is odd")
     return f'{rule.text} comment "{rule.mark}"'
@@ -164,18 +168,18 @@ def _commands(plan: Plan) -> Iterator[str]:
         if _filled_anew(sets[name], change):
             yield f"flush {_kind(sets[name])} {place} {name}"
         else:
-            yield from _element_commands(f"delete element {place} {name}", sets[name], change.removed)
+            yield from _element_commands(f"delete element {place} {name}", sets[name], by_key(change.removed))
     yield from (f"delete {_kind(declared)} {place} {declared.name}" for declared in plan.dropped_sets)
     yield from (f"delete chain {place} {name}" for name in plan.dropped_chains)
     for chain in plan.declared:
         yield f"add chain {place} {chain.name}" + (f" {{ {_hook(chain)} }}" if chain.hook else "")
     for declared in plan.new_sets:
         yield f"add {_kind(declared)} {place} {declared.name} {{ {'; '.join(_declaration(declared))}; }}"
-        elements = tuple(sorted_elements(want.elements_of(declared.name)))
+        elements = sorted_elements(want.elements_of(declared.name))
         yield from _element_commands(f"add element {place} {declared.name}", declared, elements)
     for name, change in plan.elements.items():
         anew = _filled_anew(sets[name], change)
-        added = tuple(sorted_elements(want.elements_of(name))) if anew else change.added
+        added = sorted_elements(want.elements_of(name)) if anew else by_key(change.added)
         yield from _element_commands(f"add element {place} {name}", sets[name], added)
     for chain in plan.filled:
         yield from (f"add rule {place} {chain.name} {_rule(rule)}" for rule in chain.rules)
@@ -205,11 +209,11 @@ def replaced_sets(plan: Plan) -> str:
     lines: list[str] = []
     for name in plan.elements:
         lines.append(f"flush {_kind(sets[name])} {place} {name}")
-        elements = tuple(sorted_elements(want.elements_of(name)))
+        elements = sorted_elements(want.elements_of(name))
         lines += _element_commands(f"add element {place} {name}", sets[name], elements)
     return "\n".join(lines) + "\n"
 
 
-def _element_commands(command: str, declared: Set, elements: tuple[tuple[Element, Data], ...]) -> Iterator[str]:
+def _element_commands(command: str, declared: Set, elements: Sequence[tuple[Element, Data]]) -> Iterator[str]:
     for start in range(0, len(elements), _PER_COMMAND):
         yield from _listed(f"{command} {{", declared, elements[start : start + _PER_COMMAND])

@@ -175,6 +175,8 @@ class State(Frozen, frozen=True):
         chains: in the order in which they are shown.
         sets: sets and maps, in the order in which they are shown.
         elements: for each set that has any; keys and data are made by the functions in ``elements``.
+        last: maps that send packets on to what other maps hold: where a change is too large for one transaction they
+            gain elements after all others, and lose them before. Not compared.
         others: objects in the table that podgate never makes (flow tables, counters), by name; never wanted.
     """
 
@@ -186,6 +188,7 @@ class State(Frozen, frozen=True):
     chains: tuple[Chain, ...] = ()
     sets: tuple[Set, ...] = ()
     elements: Mapping[str, Table[Element, Data]] = {}
+    last: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
     @staticmethod
@@ -197,6 +200,20 @@ class State(Frozen, frozen=True):
     def names(self) -> tuple[str, ...]:
         """The names of the table and of what is in it: those that stand in commands."""
         return (self.name, *(chain.name for chain in self.chains), *(declared.name for declared in self.sets))
+
+    @property
+    def has_code(self) -> bool:
+        """Whether its rules are code, which goes to the kernel over netlink, instead of text, which goes to nft.
+
+        Raises:
+            ValueError: some are and some are not.
+        """
+        rules = [rule for chain in self.chains for rule in chain.rules]
+        coded = sum(1 for rule in rules if rule.code)
+        if coded and coded != len(rules):
+            text = next(rule.text for rule in rules if not rule.code)
+            raise ValueError(f"table {self.family} {self.name} has rules with code, so all must have it: {text!r}")
+        return coded > 0
 
     def elements_of(self, name: str) -> Table[Element, Data]:
         """Give the elements of a set; an unknown or empty one has none."""

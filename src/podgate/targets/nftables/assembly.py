@@ -1,0 +1,192 @@
+"""assembly: a rule's code as the kernel reads it, the attributes of NFTA_RULE_EXPRESSIONS.
+
+Here: the bytes of each expression, and of a rule's comment. Not here: what expressions mean (code.py), messages and
+transactions (messages.py).
+Invariant: equal code gives equal bytes. Numbers are those of linux/netfilter/nf_tables.h and never change; an attribute
+that the kernel knows from a default is not written, as nft does, so that older kernels take it.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from podgate.linux.netlink import attribute, nested, text
+from podgate.linux.nftables_elements import data_value, verdict_value
+from podgate.targets.nftables.code import (
+    AddressKind,
+    Between,
+    Bitwise,
+    Code,
+    Compare,
+    Ct,
+    Dispatch,
+    Expression,
+    Go,
+    Immediate,
+    Lookup,
+    Masquerading,
+    Meta,
+    Payload,
+    Random,
+    Register,
+    Rejecting,
+    Remember,
+    SetMark,
+    Translate,
+)
+
+_NAME, _DATA = 1, 2
+_LIST_ELEMENT: Final = 1
+_VERDICT_REGISTER: Final = 0
+_FIRST_REGISTER: Final = 8  # NFT_REG32_00
+_REGISTERS: Final = 16
+
+_BASES: Final = {"network": 1, "transport": 2}
+_META: Final = {"mark": 3, "iifname": 6, "oifname": 7, "nfproto": 15, "l4proto": 16}
+_CT: Final = {"state": 0, "status": 2}
+_FIB_FLAGS: Final = {"saddr": 1, "daddr": 2}
+_FIB_ADDRESS_TYPE: Final = 3
+_NUMGEN_RANDOM: Final = 1
+_LOOKUP_INVERTED: Final = 1
+_DYNSET: Final = {"add": 0, "update": 1, "delete": 2}
+_NAT_DESTINATION: Final = 1
+_FAMILIES: Final = {"ip": 2, "ip6": 10}
+_FULLY_RANDOM: Final = 0x10  # NF_NAT_RANGE_PROTO_RANDOM_FULLY
+_ICMP_UNREACHABLE: Final = 0
+_PORT_UNREACHABLE: Final = {"ip": 3, "ip6": 4}
+_RULE_COMMENT: Final = 0  # NFTNL_UDATA_RULE_COMMENT
+
+
+def assembled(code: Code) -> bytes:
+    """Give the expressions of a rule, for the attribute NFTA_RULE_EXPRESSIONS.
+
+    Raises:
+        ValueError: a register, a verdict or a length is none.
+    """
+    return b"".join(_assembled(expression) for expression in code)
+
+
+def comment_userdata(kind: int, comment: str) -> bytes:
+    """Give a comment as libnftnl keeps it in userdata: its type, its length, and the text with a closing zero."""
+    value = comment.encode() + b"\0"
+    return bytes((kind, len(value))) + value
+
+
+def rule_comment(comment: str) -> bytes:
+    """Give the userdata of a rule with a comment, as nft writes it."""
+    return comment_userdata(_RULE_COMMENT, comment)
+
+
+def _assembled(expression: Expression) -> bytes:
+    name, encode = _ENCODERS[type(expression)]
+    return nested(_LIST_ELEMENT, text(_NAME, name), nested(_DATA, encode(expression)))
+
+
+def _number(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack(">I", value))
+
+
+def _register(kind: int, number: Register) -> bytes:
+    if not 0 <= number < _REGISTERS:
+        raise ValueError(f"{number} is no register: they are 0 to {_REGISTERS - 1}")
+    return _number(kind, _FIRST_REGISTER + number)
+
+
+def _payload(each: Payload) -> bytes:
+    place = _number(2, _BASES[each.base]) + _number(3, each.offset) + _number(4, each.length)
+    return _register(1, each.to) + place
+
+
+def _meta(each: Meta) -> bytes:
+    return _register(1, each.to) + _number(2, _META[each.key])
+
+
+def _set_mark(each: SetMark) -> bytes:
+    return _number(2, _META["mark"]) + _register(3, each.source)
+
+
+def _ct(each: Ct) -> bytes:
+    return _register(1, each.to) + _number(2, _CT[each.key])
+
+
+def _address_kind(each: AddressKind) -> bytes:
+    return _register(1, each.to) + _number(2, _FIB_ADDRESS_TYPE) + _number(3, _FIB_FLAGS[each.field])
+
+
+def _immediate(each: Immediate) -> bytes:
+    return _register(1, each.to) + nested(2, data_value(each.data))
+
+
+def _random(each: Random) -> bytes:
+    offset = _number(4, each.offset) if each.offset else b""
+    return _register(1, each.to) + _number(2, each.modulus) + _number(3, _NUMGEN_RANDOM) + offset
+
+
+def _bitwise(each: Bitwise) -> bytes:
+    if len(each.mask) != len(each.xor):
+        raise ValueError(f"the mask has {len(each.mask)} bytes and the other operand {len(each.xor)}")
+    operands = nested(4, data_value(each.mask)) + nested(5, data_value(each.xor))
+    return _register(1, each.source) + _register(2, each.to) + _number(3, len(each.mask)) + operands
+
+
+def _compare(each: Compare) -> bytes:
+    return _register(1, each.source) + _number(2, int(each.negated)) + nested(3, data_value(each.data))
+
+
+def _between(each: Between) -> bytes:
+    bounds = nested(3, data_value(each.first)) + nested(4, data_value(each.last))
+    return _register(1, each.source) + _number(2, int(each.negated)) + bounds
+
+
+def _lookup(each: Lookup) -> bytes:
+    to = _register(3, each.to) if each.to is not None else b""
+    flags = _number(5, _LOOKUP_INVERTED) if each.negated else b""
+    return text(1, each.name) + _register(2, each.source) + to + flags
+
+
+def _dispatch(each: Dispatch) -> bytes:
+    return text(1, each.name) + _register(2, each.source) + _number(3, _VERDICT_REGISTER)
+
+
+def _remember(each: Remember) -> bytes:
+    data = _register(5, each.data) if each.data is not None else b""
+    timeout = attribute(6, struct.pack(">Q", each.timeout * 1000)) if each.timeout else b""
+    return text(1, each.name) + _number(3, _DYNSET[each.how]) + _register(4, each.source) + data + timeout
+
+
+def _translate(each: Translate) -> bytes:
+    kind = _number(1, _NAT_DESTINATION) + _number(2, _FAMILIES[each.family])
+    return kind + _register(3, each.address) + _register(5, each.port)
+
+
+def _masquerading(each: Masquerading) -> bytes:
+    return _number(1, _FULLY_RANDOM) if each.fully_random else b""
+
+
+def _rejecting(each: Rejecting) -> bytes:
+    return _number(1, _ICMP_UNREACHABLE) + attribute(2, bytes((_PORT_UNREACHABLE[each.family],)))
+
+
+def _go(each: Go) -> bytes:
+    return _number(1, _VERDICT_REGISTER) + nested(2, verdict_value(each.verdict))
+
+
+_ENCODERS: Final[Mapping[type[Expression], tuple[str, Callable[[Any], bytes]]]] = {
+    Payload: ("payload", _payload),
+    Meta: ("meta", _meta),
+    SetMark: ("meta", _set_mark),
+    Ct: ("ct", _ct),
+    AddressKind: ("fib", _address_kind),
+    Immediate: ("immediate", _immediate),
+    Random: ("numgen", _random),
+    Bitwise: ("bitwise", _bitwise),
+    Compare: ("cmp", _compare),
+    Between: ("range", _between),
+    Lookup: ("lookup", _lookup),
+    Dispatch: ("lookup", _dispatch),
+    Remember: ("dynset", _remember),
+    Translate: ("nat", _translate),
+    Masquerading: ("masq", _masquerading),
+    Rejecting: ("reject", _rejecting),
+    Go: ("immediate", _go),
+}
