@@ -89,7 +89,7 @@ CASES = {
 def test_a_flow_goes_if_it_leads_to_what_does_not_serve(
     before: FamilyIntent | None, after: FamilyIntent, sent_to: str, answered_by: str, *, goes: bool
 ) -> None:
-    judge = judge_of(before, after, NODE)
+    judge = judge_of(before, after, lambda: NODE)
     assert judge is not None
     assert judge(*packed(sent_to), *packed(answered_by)) is goes
 
@@ -103,14 +103,14 @@ def test_a_flow_goes_if_it_leads_to_what_does_not_serve(
     ids=["nothing changed", "TCP alone changed"],
 )
 def test_no_flow_is_looked_at_for_what_concerns_none(before: FamilyIntent, after: FamilyIntent) -> None:
-    assert judge_of(before, after, NODE) is None
+    assert judge_of(before, after, lambda: NODE) is None
 
 
 def test_an_address_that_moves_to_another_service_leads_to_the_endpoints_of_that() -> None:
     one, other = ObjectRef("Service", "one", "x"), ObjectRef("Service", "other", "x")
     before = FamilyIntent("ip", ports=Table.of({one: (dns(A),)}))
     after = FamilyIntent("ip", ports=Table.of({other: (dns(B),)}))
-    judge = judge_of(before, after, NODE)
+    judge = judge_of(before, after, lambda: NODE)
     assert judge is not None
     assert judge(*packed(SERVICE), *packed(A))
     assert not judge(*packed(SERVICE), *packed(B))

@@ -119,6 +119,7 @@ class Compiler(Generic[StatesT]):
             states=self._states(intent),
             problems=self._problems(own, self._of_services(facts), self._of_slices(slices)),
             degraded=unknown,
+            holds=bool(unknown),
         )
 
     def _node_wide(

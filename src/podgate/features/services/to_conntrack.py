@@ -27,14 +27,14 @@ def destinations_of(port: ServicePort) -> list[Destination]:
     return [*found, (b"", port.node_port)] if port.node_port else found
 
 
-def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: frozenset[bytes]) -> FlowJudge | None:
+def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: Callable[[], frozenset[bytes]]) -> FlowJudge | None:
     """Give the judge of a commit; None where it concerns no UDP flow.
 
     Args:
         before: what was committed earlier; None at a start, when all flows to Services are looked at, and those of
             Services that went while nobody watched are known by the ranges of cluster IPs.
         after: what is committed now.
-        own: this node's addresses, packed: node ports are open on them alone.
+        own: gives this node's addresses, packed: node ports are open on them alone.
     """
     had = before.ports if before else Table[ObjectRef, tuple[ServicePort, ...]]()
     serving: dict[Destination, frozenset[bytes]] = {}
@@ -48,7 +48,7 @@ def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: frozenset[by
                 come.update(dict.fromkeys(destinations_of(port), frozenset(port.serving)))
     serving.update(come)  # an address that went from one Service to another leads to the other's endpoints
     ranges = _ranges(after) if before is None else ()
-    return _judge(serving, own, ranges) if serving or ranges else None
+    return _judge(serving, own(), ranges) if serving or ranges else None
 
 
 def _ranges(intent: FamilyIntent) -> tuple[tuple[bytes, bytes], ...]:

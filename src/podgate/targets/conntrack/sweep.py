@@ -13,12 +13,15 @@ from typing import Final, Generic, TypeVar
 from podgate.joints import ApplyError
 from podgate.linux.conntrack import NETLINK_NETFILTER, delete, entries
 from podgate.linux.netlink import Connection, DumpInterruptedError
+from podgate.linux.rtnetlink import addresses
 from podgate.model.machine import Family
 
 StatesT = TypeVar("StatesT")
 
 FlowJudge = Callable[[bytes, int, bytes, int], bool]
 """Says whether a flow must go: destination and port of its first packet, and who answers, with its port."""
+
+Own = Callable[[], frozenset[bytes]]
 
 _UDP: Final = 17
 _PAUSE_EVERY: Final = 1_000
@@ -30,12 +33,13 @@ class UdpSweep(Generic[StatesT]):
 
     Args:
         family: ``ip`` or ``ip6``.
-        judge: makes the judge of a change; its first argument is None at a start. None where nothing is concerned.
+        judge: makes the judge of a change; what was before is None at a start. Its third argument gives this machine's
+            addresses, packed. It gives None where no flow is concerned.
     """
 
     from_start = True
 
-    def __init__(self, family: Family, judge: Callable[[StatesT | None, StatesT], FlowJudge | None]) -> None:
+    def __init__(self, family: Family, judge: Callable[[StatesT | None, StatesT, Own], FlowJudge | None]) -> None:
         self._family = socket.AF_INET if family == "ip" else socket.AF_INET6
         self._judge = judge
 
@@ -45,11 +49,11 @@ class UdpSweep(Generic[StatesT]):
         Raises:
             ApplyError: the kernel refused; some may have been deleted.
         """
-        judge = self._judge(before, after)
-        if judge is None:
-            return ""
         count = 0
         try:
+            judge = self._judge(before, after, _own)
+            if judge is None:
+                return ""
             # Two, since a socket that gives a list can be asked for nothing else until its end.
             with Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as deleting:
                 for number, entry in enumerate(entries(listing, self._family)):
@@ -65,3 +69,8 @@ class UdpSweep(Generic[StatesT]):
         except OSError as problem:
             raise ApplyError(f"connections cannot be deleted: {problem.strerror}", "ConntrackRefused") from problem
         return f"{count} stale UDP flow{'' if count == 1 else 's'} deleted" if count else ""
+
+
+def _own() -> frozenset[bytes]:
+    with Connection(socket.NETLINK_ROUTE) as asking:
+        return frozenset(each.address.packed for each in addresses(asking))

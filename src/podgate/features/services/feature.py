@@ -1,0 +1,102 @@
+"""services, as the command line and the host know it.
+
+Here: the declaration: what it needs, what it writes, how it answers. Not here: any decision about traffic.
+Invariant: every verb looks at the same compiled value, so what is rendered, explained and checked is what is written.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from podgate.features.services.backends import NFTABLES, States, StatesWriter
+from podgate.features.services.compile import Compiler, watches
+from podgate.features.services.intent import FAMILIES
+from podgate.features.services.settings import Settings
+from podgate.features.services.to_conntrack import FlowJudge, judge_of
+from podgate.features.services.to_nftables import table_name
+from podgate.joints import Answered, Compiled, Inputs, Look, Sample, Step
+from podgate.model.files import FileWatch
+from podgate.model.machine import Family
+from podgate.model.snapshot import Watch
+from podgate.targets.conntrack.sweep import Own, UdpSweep
+from podgate.targets.nftables.apply import NftablesTarget
+from podgate.targets.nftables.render import listing, state_json
+from podgate.targets.nftables.state import State as NftablesState
+
+
+class Services:
+    """Leads Service addresses to endpoints; replaces kube-proxy."""
+
+    name = "services"
+    settings = Settings
+
+    def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
+        """Need Services and EndpointSlices for this proxy, this node, and the ranges of cluster IPs."""
+        return watches(settings, node_name)
+
+    def files(self, settings: Settings) -> tuple[FileWatch, ...]:  # noqa: ARG002 - none
+        """Need none."""
+        return ()
+
+    def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[States]]:
+        """Give the compiler."""
+        return Compiler(settings, StatesWriter())
+
+    def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
+        """Write one table per family."""
+        return tuple(_nftables_step(family, table_name(settings.service_proxy_name)) for family in FAMILIES)
+
+    def samples(self, states: States) -> tuple[Sample, ...]:
+        """Count Services and elements."""
+        name, text = "podgate_services_elements", "Elements of a set or map in the kernel."
+        services = Sample(
+            "podgate_services_services",
+            max((len(part.ports) for family in FAMILIES if (part := states.intent.of(family))), default=0),
+            help="Services that this node serves.",
+        )
+        elements = [
+            Sample(name, len(held), (("family", state.family), ("set", set_name)), help=text)
+            for state in (states.ip, states.ip6)
+            for set_name, held in sorted(state.elements.items())
+        ]
+        return (services, *elements)
+
+    def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is kept
+        """Recover nothing: while Services are not known, what is in the kernel stays."""
+        return {}
+
+    def render(self, states: States) -> Answered:
+        """Show the tables, the rules of which are words: the kernel gets them as expressions."""
+        tables = [state for state in (states.ip, states.ip6) if state.present]
+        return Answered("\n".join(listing(state) for state in tables), [state_json(state) for state in tables])
+
+    def add_questions(self, parser: argparse.ArgumentParser) -> None:
+        """Ask for destinations, and for who sends."""
+        raise NotImplementedError
+
+    def explain(self, asked: argparse.Namespace, compiled: Compiled[States], look: Look) -> Answered:
+        """Say what happens to connections to some addresses."""
+        raise NotImplementedError
+
+    def check(self, compiled: Compiled[States], look: Look) -> Answered:
+        """Give findings from the objects."""
+        raise NotImplementedError
+
+
+FEATURE = Services()
+
+
+def _nftables_step(family: Family, table: str) -> Step[States, Any, Any]:
+    return Step(
+        name=NFTABLES[family],
+        target=NftablesTarget(family, table),
+        want=lambda states: states.nftables_of(family),
+        empty=NftablesState.absent(family, table),
+        followers=(UdpSweep(family, partial(_judge, family)),),
+    )
+
+
+def _judge(family: Family, before: States | None, after: States, own: Own) -> FlowJudge | None:
+    intent = after.intent.of(family)
+    return None if intent is None else judge_of(None if before is None else before.intent.of(family), intent, own)
