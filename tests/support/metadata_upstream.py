@@ -120,8 +120,9 @@ async def proxy_to(
     exposure: Exposure | None = None,
     memory: Memory | None = None,
     token_hops: int = 1,
+    endpoints: frozenset[Endpoint] = frozenset({PROXY, CLOSED}),
 ) -> AsyncIterator[World]:
-    """Have a proxy in front of an address; ``folder`` takes its access log."""
+    """Have a proxy in front of an address; ``folder`` takes its access log, ``endpoints`` are where it listens."""
     cell, text = Cell(), io.StringIO()
     cell.swap(Held(filter_ or Filter()))
     log = Log(text)
@@ -145,7 +146,7 @@ async def proxy_to(
         async with asyncio.TaskGroup() as group:
             living = group.create_task(life())
             await asyncio.sleep(0)
-            refused = await target.apply(target.diff(State(), State(frozenset({PROXY, CLOSED}))))
+            refused = await target.apply(target.diff(State(), State(endpoints)))
             assert not refused, refused
             waiting = group.create_task(_stop(world, living))
             try:

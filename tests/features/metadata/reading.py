@@ -28,6 +28,7 @@ from tests.support.cases import Case
 EXPECTED = ("requests", "answers", "upstream", "bytes", "problems", "rules")
 SHORT = {"V1": "/computeMetadata/v1", "BETA": "/computeMetadata/v1beta1", "V0": "/0.1/meta-data"}
 FLAVOR = "Metadata-Flavor: Google"
+LENGTH = "Content-Length: "
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "FOO", "CONNECT", "get")
 
 
@@ -65,30 +66,42 @@ def of_bytes(decider: Decider, text: str) -> str:
 def of_request(decider: Decider, text: str, headers: tuple[str, ...], inputs: Inputs, form: str) -> str:
     """Ask ``[METHOD] TARGET [+ Name: value]… [from NS/POD|ADDRESS]``."""
     asked, _, sender = text.partition(" from ")
-    first, *more = asked.split(" + ")
-    method, _, target = first.partition(" ")
-    if method not in METHODS:
-        method, target = "GET", first
-    for word, path in SHORT.items():
-        if target == word or target.startswith((f"{word}/", f"{word}?")):
-            target = path + target[len(word) :]
-    hidden = () if any(header.startswith("no ") for header in more) else headers
-    given = tuple(header for header in more if not header.startswith("no "))
-    question = Question(target, method, (*hidden, *given))
-    data = head_of(question, "169.254.169.254")
+    data = question_of(asked, headers)
     head = read_head(data)
     if not isinstance(head, Head):
         return f"{head.status} {head.reason}" if isinstance(head, Refused) else "waits for more"
-    assert head.size == len(data), f"{text}: more than one request"
+    assert head.size + head.content_length == len(data), f"{text}: more than one request"
     verdict = decider.decide(head.request(source_of(sender, inputs)))
     if form == "answers":
         return f"{short(verdict)}, {verdict.rule}: {verdict.message}" if verdict.message else short(verdict)
     if form == "upstream":
         sent = ", ".join(f"{name.decode()}: {value.decode()}" for name, value in verdict.headers)
         return f"{verdict.target.decode()} [{sent}]" if verdict.action == "forward" else short(verdict)
-    if verdict.action == "forward" and verdict.target.decode() != target:
+    if verdict.action == "forward" and verdict.target != asked_target(asked).encode():
         return f"{short(verdict)} as {verdict.target.decode()}"
     return short(verdict)
+
+
+def question_of(asked: str, headers: tuple[str, ...]) -> bytes:
+    """Give the bytes of ``[METHOD] TARGET [+ Name: value]…``, with a body where its length is said."""
+    first, *more = asked.split(" + ")
+    method = first.partition(" ")[0]
+    hidden = () if any(header.startswith("no ") for header in more) else headers
+    given = tuple(header for header in more if not header.startswith("no "))
+    question = Question(asked_target(asked), method if method in METHODS else "GET", (*hidden, *given))
+    length = next((int(each[len(LENGTH) :]) for each in given if each.startswith(LENGTH)), 0)
+    return head_of(question, "169.254.169.254") + b"x" * length
+
+
+def asked_target(asked: str) -> str:
+    """Give the target, written out."""
+    first = asked.partition(" + ")[0]
+    method, _, rest = first.partition(" ")
+    target = rest if method in METHODS else first
+    for word, path in SHORT.items():
+        if target == word or target.startswith((f"{word}/", f"{word}?")):
+            return path + target[len(word) :]
+    return target
 
 
 def short(verdict: Verdict) -> str:
