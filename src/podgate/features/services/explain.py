@@ -1,0 +1,189 @@
+"""explain: what happens to a packet to a Service, and why, in a user's words.
+
+Here: the question, who sends, the answer and its JSON form. Not here: the decision (deciding.py).
+Invariant: a Pod that is named must be there; an answer is about the node that was asked about.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from podgate.features.services.addresses import endpoint_text, family_of, packed, with_port
+from podgate.features.services.deciding import LEFT_OUT, Decision, Sender, decide, is_pods
+from podgate.features.services.endpoints import Here
+from podgate.features.services.intent import Intent, Protocol
+from podgate.features.services.node import is_loopback, local_addresses
+from podgate.joints import Inputs, QuestionError
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.pods import POD, Pod
+
+_PROTOCOLS: Final[Mapping[str, Protocol]] = {"tcp": "tcp", "udp": "udp", "sctp": "sctp"}
+_DESTINATION: Final = re.compile(
+    r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<port>[0-9]{1,5})(?:/(?P<protocol>\w+))?"
+)
+
+
+class Destination(NamedTuple):
+    """Where a packet goes."""
+
+    address: bytes
+    port: int
+    protocol: Protocol
+
+    def __str__(self) -> str:
+        """Show ``10.96.0.10:53/udp``."""
+        return f"{with_port(self.address, self.port)}/{self.protocol}"
+
+
+class Answer(Frozen, frozen=True):
+    """What happens to a packet."""
+
+    destination: str
+    decision: Decision
+
+
+def destination_of(text: str) -> Destination:
+    """Read ``10.96.0.10:53/udp`` or ``[fd00::a]:53``, which is TCP.
+
+    Raises:
+        QuestionError: it is none of these.
+    """
+    found = _DESTINATION.fullmatch(text)
+    address = None if found is None else packed(found["v6"] or found["v4"])
+    protocol = None if found is None else _PROTOCOLS.get((found["protocol"] or "tcp").lower())
+    port = 0 if found is None else int(found["port"])
+    if found is None or address is None or bool(found["v6"]) != (len(address) == 16):
+        raise QuestionError(f'"{text}" is no destination: write ADDRESS:PORT/PROTOCOL, as 10.96.0.10:53/udp')
+    if protocol is None:
+        raise QuestionError(f'"{text}": write tcp, udp or sctp after the slash')
+    if not 0 < port < 65536:
+        raise QuestionError(f'"{text}": {port} is no port: write 1 to 65535')
+    return Destination(address, port, protocol)
+
+
+def explain(intent: Intent, inputs: Inputs, here: Here, destination: Destination, who: str | None) -> Answer:
+    """Say what happens to a packet on this node.
+
+    Args:
+        intent: what is wanted.
+        inputs: what it was made of: Pods, this node's Node, the machine.
+        here: this node.
+        destination: where it goes.
+        who: ``[NS/]POD``, ``node`` or an address; None for a Pod of this node.
+
+    Raises:
+        QuestionError: nobody knows who that is, or it has no address of the destination's family.
+    """
+    family = family_of(destination.address)
+    part = intent.of(family)
+    if part is None:
+        return Answer(str(destination), Decision("none", "this family is switched off on this node"))
+    node = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, here.node))
+    own = local_addresses(node, inputs.machine) | set(here.addresses)
+    sender = _Senders(inputs, here, own, destination).of(who)
+    if sender.kind == "outside" and any(is_pods(each, part.node.local) for each in sender.addresses):
+        sender = Sender("pod", sender.addresses)
+    elif sender.kind == "pod" and part.node.local.ranges and sender.addresses:
+        is_known = any(is_pods(each, part.node.local) for each in sender.addresses)
+        sender = sender if is_known else Sender("outside", sender.addresses)
+    address, port, protocol = destination
+    decision = decide(part, sender, address, protocol, port, own=own)
+    if decision.reason == LEFT_OUT and not sender.addresses:
+        raise QuestionError(
+            f"{destination} asks for the sender's address (loadBalancerSourceRanges): give it with --from"
+        )
+    return Answer(str(destination), decision)
+
+
+class _Senders:
+    """Finds who sends."""
+
+    def __init__(self, inputs: Inputs, here: Here, own: frozenset[bytes], destination: Destination) -> None:
+        self._pods = inputs.objects.objects(POD)
+        self._here = here
+        self._own = own
+        self._destination = destination
+
+    def of(self, who: str | None) -> Sender:
+        """Give the sender, as far as it can be told without looking at ranges."""
+        if who is None:
+            return Sender("pod")
+        if who == "node":
+            return self._node()
+        address = packed(who)
+        if address is not None:
+            return self._at(who, address)
+        namespace, slash, name = who.rpartition("/")
+        pod = self._pods.get(ObjectRef(POD.kind, name, namespace if slash else "default"))
+        if pod is None:
+            known = ", ".join(sorted(f"{ref.namespace}/{ref.name}" for ref in self._pods)) or "none"
+            raise QuestionError(
+                f'--from "{who}" is neither node, nor an address, nor a Pod of the source (Pods: {known})'
+            )
+        return self._pod(who, pod)
+
+    def _node(self) -> Sender:
+        first = [each for each in self._here.addresses if self._is_like(each)]
+        rest = sorted(each for each in self._own if self._is_like(each) and each not in first)
+        return Sender("node", (*first, *rest))
+
+    def _at(self, who: str, address: bytes) -> Sender:
+        if not self._is_like(address):
+            raise QuestionError(f"no packet goes from {who} to {self._destination}: give addresses of one family")
+        if address in self._own or is_loopback(address):
+            return Sender("node", (address, *(each for each in self._node().addresses if each != address)))
+        here = any(
+            pod.spec.node_name == self._here.node and address in map(packed, pod.addresses)
+            for pod in self._pods.values()
+            if not pod.spec.host_network
+        )
+        return Sender("pod" if here else "outside", (address,))
+
+    def _pod(self, who: str, pod: Pod) -> Sender:
+        here = pod.spec.node_name == self._here.node
+        if pod.spec.host_network and here:
+            return self._node()
+        addresses = tuple(each for text in pod.addresses if (each := packed(text)) and self._is_like(each))
+        if not addresses:
+            raise QuestionError(f'--from "{who}": this Pod has no address of the family of {self._destination}')
+        return Sender("pod" if here and not pod.spec.host_network else "outside", addresses)
+
+    def _is_like(self, address: bytes) -> bool:
+        return len(address) == len(self._destination.address)
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """Give the JSON form of an answer."""
+    decision, port = answer.decision, answer.decision.port
+    return {
+        "destination": answer.destination,
+        "service": "" if port is None else port.name,
+        "policy": decision.policy,
+        "verdict": decision.verdict,
+        "endpoints": _endpoints(decision.endpoints),
+        "masquerade": decision.masquerade,
+        "hairpin": _endpoints(decision.hairpin),
+        "sticky": 0 if port is None or decision.verdict != "forward" else port.sticky,
+        "reason": decision.reason,
+    }
+
+
+def answer_line(answer: Answer) -> str:
+    """Give an answer as a line for people."""
+    decision, port = answer.decision, answer.decision.port
+    service = "" if port is None else f" {port.name}"
+    line = f"{answer.destination}{service}: {decision.verdict}"
+    if decision.endpoints:
+        line += f" to {', '.join(_endpoints(decision.endpoints))}"
+    if decision.masquerade:
+        line += " with this node's address"
+    elif decision.hairpin:
+        line += f" (with this node's address to {', '.join(_endpoints(decision.hairpin))}: the sender itself)"
+    if port is not None and port.sticky and decision.endpoints:
+        line += f", the same one for {port.sticky} s"
+    return f"{line}: {decision.reason}"
+
+
+def _endpoints(packed_endpoints: tuple[bytes, ...]) -> list[str]:
+    return sorted(endpoint_text(each) for each in packed_endpoints)
