@@ -39,6 +39,9 @@ REPORTS_PER_SECOND: Final = 500.0
 STATUS_SPREAD: Final = 2.0
 """Seconds over which the leader gathers reports: each write of a status goes to all nodes that watch the object."""
 
+RESYNC: Final = 300.0
+"""Seconds after which what is written is read again: others may change it, and a kind be installed late."""
+
 Objects = Mapping[str, tuple[Kind[Any], Mapping[ObjectRef, ApiObject]]]
 
 
@@ -113,6 +116,7 @@ class Telling:
             lambda told: told.node,
             EMPTY,
             after=written,
+            resync=lambda _told: RESYNC,
             spread=lambda told: told.nodes / REPORTS_PER_SECOND,
             essential=False,
         )
@@ -133,6 +137,7 @@ class Telling:
             KubernetesTarget(connection, own_kind, self._manager, self._node, leadership),
             lambda told: told.cluster,
             EMPTY,
+            resync=lambda _told: RESYNC,
             spread=lambda _told: STATUS_SPREAD,
             essential=False,
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import ControlPlane, control_plane
+from tests.support.rights import audited
 
 HERE = Path(__file__).parent
 
@@ -25,5 +26,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with control_plane(tmp_path_factory.mktemp("plane")) as started:
+    with control_plane(tmp_path_factory.mktemp("plane"), audited()) as started:
         yield started

@@ -64,35 +64,3 @@ def test_rules_outlive_the_agents_until_they_are_cleaned(running: TestLab) -> No
         assert running.execute(node, "nft", "list", "ruleset") == ""
     assert source(running, PARTNER) == POD
     assert running.status()["warnings"] == []
-
-
-def policy(name: str, cidr: str) -> str:
-    return f"""\
-apiVersion: podgate.dev/v1alpha1
-kind: MasqueradePolicy
-metadata: {{name: {name}}}
-spec:
-  action: Keep
-  from: {{namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: default}}}}}}
-  to: [{{cidr: {cidr}}}]
-"""
-
-
-def test_policies_are_read_with_the_rights_of_the_manifests_account(plane: ControlPlane, running: TestLab) -> None:
-    running.run("apply", "-f", str(ROOT / "deploy" / "masquerade-policies"), "--wait")
-    running.apply(config("10.16.0.0/14"), wait=False)
-    poll(lambda: source(running, PARTNER) == NODE)
-
-    running.apply(policy("partner", "10.70.0.0/16"), wait=False)
-    poll(lambda: source(running, PARTNER) == POD)
-    running.run("delete", "masqueradepolicy/partner")
-    poll(lambda: source(running, PARTNER) == NODE)
-    pods = json.loads(plane.get("/api/v1/namespaces/kube-system/pods")[1])["items"]
-    logs = [running.logs(f"kube-system/{pod['metadata']['name']}") for pod in pods]
-    assert len(logs) == 2
-    assert all("applied" in text and "orbidden" not in text for text in logs), logs
-
-    running.run("delete", "-n", "kube-system", "daemonset/ip-masq-agent")
-    running.run("delete", "customresourcedefinition/masqueradepolicies.podgate.dev")
-    for node in ("node/node-1", "node/node-2"):
-        running.execute(node, "podgate", "masquerade", "clean")

@@ -72,12 +72,15 @@ class ControlPlane:
         folder: everything of it; made when missing. Starting again in the same folder keeps objects and certificates.
         programs: where the programs are.
         outlives: whether its processes go on when the caller ends.
+        audited: users whose requests the API server notes in ``audit_log``.
     """
 
-    def __init__(self, folder: Path, programs: Path, *, outlives: bool = False) -> None:
+    def __init__(self, folder: Path, programs: Path, *, outlives: bool = False, audited: Sequence[str] = ()) -> None:
         self.folder = folder
         self._programs = programs
         self._outlives = outlives
+        self._audited = tuple(audited)
+        self.audit_log = folder / "audit.log"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         (folder / "pki").mkdir(parents=True, exist_ok=True)
         kept = folder / "ports.json"
@@ -222,7 +225,17 @@ class ControlPlane:
             f"--kubelet-client-certificate={pki / 'kubelets.crt'}", f"--kubelet-client-key={pki / 'kubelets.key'}",
             # The lab's nodes serve their logs on this machine's loopback, which they register as InternalDNS.
             "--kubelet-preferred-address-types=InternalDNS,InternalIP",
+            *self._audit(),
         ]  # fmt: skip
+
+    def _audit(self) -> list[str]:
+        if not self._audited:
+            return []
+        rules = [{"level": "Metadata", "users": self._audited, "omitStages": ["RequestReceived"]}, {"level": "None"}]
+        policy = self.folder / "audit-policy.json"
+        policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
+        self.audit_log.touch()
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}"]
 
     def _controllers(self) -> list[str]:
         pki = self.folder / "pki"
@@ -271,9 +284,9 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane(folder: Path) -> Iterator[ControlPlane]:
+def control_plane(folder: Path, audited: Sequence[str] = ()) -> Iterator[ControlPlane]:
     """Run a control plane in a folder while the body runs; builds its programs first where they are missing."""
-    plane = ControlPlane(folder, build())
+    plane = ControlPlane(folder, build(), audited=audited)
     try:
         plane.start()
         yield plane

@@ -1,0 +1,151 @@
+"""Rights: what a folder of manifests allows its account, compared with what the account asked of a real API server.
+
+Here: rules taken apart, the server's audit log, the comparison. Not here: what is asked, which is the test's.
+Invariant: a right that no request needed and a request that no right allowed both fail the test that looks.
+
+An audit event says who asked for what, and with which answer (kubernetes.io, "Auditing"). To make an object by applying
+it needs "create" beside "patch", and is answered 201.
+"""
+
+import json
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from podgate.kubeapi.access import Access, Login
+from podgate.model.secret import Secret
+from podgate.model.snapshot import Listed, Snapshot, Watch
+from tests.support.asynchronous import in_loop
+from tests.support.chaos_proxy import ChaosProxy, Fault
+from tests.support.cluster import ControlPlane
+from tests.support.kube_source import running
+from tests.support.poll import poll_async
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+ROLES = ("ClusterRole", "Role")
+
+
+class Right(NamedTuple):
+    """One verb on one resource; an empty name or namespace stands for all."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+    namespace: str = ""
+
+    def allows(self, asked: "Right") -> bool:
+        return (self.verb, self.group, self.resource) == (asked.verb, asked.group, asked.resource) and all(
+            mine in ("", theirs) for mine, theirs in ((self.name, asked.name), (self.namespace, asked.namespace))
+        )
+
+
+class Asked(NamedTuple):
+    """A request, and the code of its answer."""
+
+    right: Right
+    code: int
+
+
+def folders() -> list[Path]:
+    """Give the folders of deploy/ that give rights."""
+    return sorted({path.parent for path in DEPLOY.rglob("*.yaml") if any(rights_in(path))})
+
+
+def documents(folder: Path) -> list[Any]:
+    return [each for path in sorted(folder.glob("*.yaml")) for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+def rights_in(path: Path) -> Iterator[Right]:
+    """Take the rules of a file apart."""
+    for role in yaml.safe_load_all(path.read_text()):
+        if role and role["kind"] in ROLES:
+            namespace = role["metadata"].get("namespace", "")
+            for rule in role["rules"]:
+                for verb in rule["verbs"]:
+                    for group in rule["apiGroups"]:
+                        for resource in rule["resources"]:
+                            for name in rule.get("resourceNames", [""]):
+                                yield Right(verb, group, resource, name, namespace)
+
+
+def account(folder: Path) -> tuple[str, str]:
+    """Give the namespace and name of the account that a folder gives rights to."""
+    found = {
+        (subject["namespace"], subject["name"])
+        for each in documents(folder)
+        if each["kind"] in ("ClusterRoleBinding", "RoleBinding")
+        for subject in each["subjects"]
+    }
+    assert len(found) == 1, f"{folder}: rights for {found}; one account, please"
+    return found.pop()
+
+
+def audited() -> list[str]:
+    """Give the users whose requests the API server should note."""
+    return sorted({f"system:serviceaccount:{':'.join(account(folder))}" for folder in folders()})
+
+
+def asked(plane: ControlPlane, user: str, since: int) -> list[Asked]:
+    """Give what a user asked for after so many bytes of the log; a line that is still being written is left out."""
+    data = plane.audit_log.read_bytes()[since:]
+    events = [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+    found = []
+    for event in events:
+        thing = event.get("objectRef")
+        if event["user"]["username"] != user or thing is None or "responseStatus" not in event:
+            continue
+        resource = "/".join(filter(None, (thing["resource"], thing.get("subresource", ""))))
+        code = event["responseStatus"]["code"]
+        right = Right(
+            event["verb"], thing.get("apiGroup", ""), resource, thing.get("name", ""), thing.get("namespace", "")
+        )
+        found.append(Asked(right, code))
+        if (event["verb"], code) == ("patch", 201):
+            found.append(Asked(right._replace(verb="create"), code))
+    return found
+
+
+@contextmanager
+def exactly(plane: ControlPlane, folder: Path) -> Iterator[None]:
+    """See that what a folder's account asks for in the body is just what the folder allows."""
+    since = plane.audit_log.stat().st_size
+    yield
+    rights = [right for path in sorted(folder.glob("*.yaml")) for right in rights_in(path)]
+    requests = asked(plane, f"system:serviceaccount:{':'.join(account(folder))}", since)
+    refused = sorted({each.right for each in requests if each.code == 403})
+    unused = [right for right in rights if not any(right.allows(each.right) for each in requests)]
+    wrong = {"asked for and not allowed": refused, "never asked for": unused}
+    assert not any(wrong.values()), f"{folder}: {wrong}"
+
+
+def listed_kinds(snapshot: Snapshot) -> set[str]:
+    return {name for name, found in snapshot.kinds.items() if isinstance(found, Listed)}
+
+
+def list_in_pages(plane: ControlPlane, folder: Path, watches: Sequence[Watch]) -> None:
+    """List as agents do where an API server has no lists in streams, with the rights of a folder's account."""
+    namespace, name = account(folder)
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    code, answer = plane.request("POST", path, request)
+    assert code == 201, answer
+    login = Login(token=Secret(json.loads(answer)["status"]["token"].encode()))
+    authority = ssl.create_default_context(cafile=str(plane.folder / "pki" / "ca.crt"))
+
+    @in_loop
+    async def listed() -> None:
+        async with ChaosProxy(plane.server, authority).serving() as proxy:
+            refusal = Fault(status=400, reason="BadRequest", times=1000, asked=lambda line: "sendInitialEvents" in line)
+            proxy.strike(refusal)
+            access = Access(proxy.url, login=login)
+            async with running(proxy.url, *watches, access=access) as source:
+                source.source.lead(True)
+                kinds = {watch.kind.kind for watch in watches}
+                await poll_async(lambda: source.snapshots and kinds <= listed_kinds(source.newest))
+
+    listed()
