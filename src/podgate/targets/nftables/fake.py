@@ -1,7 +1,7 @@
 """FakeNftables: the nftables target in memory.
 
 Here: executing plans as the kernel does, failing and drifting on demand, and following packets through the rules.
-Not here: what a rule's words mean to a packet (grammar.py, model/packet.py).
+Not here: what a rule's words mean to a packet (grammar.py, model/packet.py), or its code (registers.py).
 Invariant: a plan is executed whole or not at all, and what the kernel would refuse is refused.
 """
 
@@ -19,6 +19,7 @@ from podgate.model.table import Table
 from podgate.targets.nftables.diff import ElementChange, Plan, diff, references
 from podgate.targets.nftables.elements import Data, Element, key_size, key_text
 from podgate.targets.nftables.grammar import GrammarError, read_rule
+from podgate.targets.nftables.stages import MOST_ELEMENTS, Stage, in_one, stages
 from podgate.targets.nftables.state import Chain, Rule, Set, State
 
 T = TypeVar("T")
@@ -29,18 +30,26 @@ _POLICIES: Final[Mapping[str, Accept | Drop]] = {"accept": Accept(), "drop": Dro
 class FakeNftables:
     """One table of one family, in memory.
 
+    Args:
+        family: ``ip`` or ``ip6``.
+        table: the table's name.
+        most: elements in one transaction, where rules are code.
+
     Attributes:
         state: what the table holds, with the text of rules.
         applied: the plans that were executed, in order.
+        history: what the table held after each transaction, in order.
         reads: how often the table was read.
         refused: keys that are refused, ``(set, element)``, with the reason; their elements stay out.
     """
 
-    def __init__(self, family: Family, table: str) -> None:
+    def __init__(self, family: Family, table: str, most: int = MOST_ELEMENTS) -> None:
+        self.most = most
         self.family: Family = family
         self.table = table
         self.state = State.absent(family, table)
         self.applied: list[Plan] = []
+        self.history: list[State] = []
         self.reads = 0
         self.refused: dict[Key, str] = {}
         self._failures: dict[int, str] = {}
@@ -71,7 +80,11 @@ class FakeNftables:
         message = self._failures.pop(self._attempts, None)
         if message is not None:
             raise ApplyError(message)
-        self.state, refused = _executed(self.state, plan, self.refused)
+        refused: dict[Key, str] = {}
+        for stage in stages(plan, self.most) if plan.want.has_code else (in_one(plan),):
+            self.state, left_out = _executed(self.state, stage, plan.want, self.refused)
+            self.history.append(self.state)
+            refused |= left_out
         self.applied.append(plan)
         return refused
 
@@ -202,18 +215,26 @@ class _Transaction:
             want.family,
             want.name,
             comment=want.comment,
+            last=want.last,
             chains=tuple(self.chains.values()),
             sets=tuple(self.sets.values()),
             elements={name: found for name, found in self.elements.items() if found},
         )
         for chain in state.chains:
             for rule in chain.rules:
-                if rule.text:
-                    try:
-                        read_rule(rule, state)
-                    except GrammarError as problem:
-                        raise ApplyError(f"chain {chain.name}: {problem}", "NftRejected") from problem
+                self._check_rule(chain, rule, state)
         return state
+
+    def _check_rule(self, chain: Chain, rule: Rule, state: State) -> None:
+        if rule.code:
+            missing = references([rule]) - self.sets.keys() - self.chains.keys()
+            if missing:
+                raise ApplyError(f"chain {chain.name}: `{rule.text}` needs {min(missing)}, which is not there")
+        elif rule.text:
+            try:
+                read_rule(rule, state)
+            except GrammarError as problem:
+                raise ApplyError(f"chain {chain.name}: {problem}", "NftRejected") from problem
 
     def _unreferenced(self, name: str) -> None:
         for chain in self.chains.values():
@@ -230,31 +251,29 @@ class _Transaction:
         return where[name]
 
 
-def _executed(have: State, plan: Plan, refusing: Mapping[Key, str]) -> tuple[State, Mapping[Key, str]]:
-    """Execute the plan's fields in their order; gives the new state and what was refused."""
-    want = plan.want
-    if not plan:
+def _executed(have: State, stage: Stage, want: State, refusing: Mapping[Key, str]) -> tuple[State, Mapping[Key, str]]:
+    """Execute a transaction on the way to ``want``; gives the new state and what was refused."""
+    if not stage:
         return have, {}
-    if not want.present:
+    if stage.table == "gone":
         return want, {}
-    start = State(want.family, want.name) if plan.whole or not have.present else have
+    start = State(want.family, want.name) if stage.table == "anew" or not have.present else have
     table = _Transaction(start, refusing)
-    for name in plan.flushed:
+    for name in stage.flushed:
         table.flush(name)
-    for name, change in plan.elements.items():
-        table.change(name, ElementChange(removed=change.removed))
-    for declared in plan.dropped_sets:
+    for name, elements in stage.removed.items():
+        table.change(name, ElementChange(removed=elements))
+    for declared in stage.dropped_sets:
         table.drop_set(declared)
-    for name in plan.dropped_chains:
+    for name in stage.dropped_chains:
         table.drop_chain(name)
-    for chain in want.chains if plan.whole else plan.declared:
-        table.declare(Chain(chain.name, (), chain.hook))
-    for declared in want.sets if plan.whole else plan.new_sets:
+    for chain in stage.declared:
+        table.declare(chain)
+    for declared in stage.new_sets:
         table.new_set(declared)
-        table.change(declared.name, ElementChange(added=tuple(want.elements_of(declared.name).items())))
-    for name, change in plan.elements.items():
-        table.change(name, ElementChange(added=change.added))
-    for chain in want.chains if plan.whole else plan.filled:
+    for name, elements in stage.added.items():
+        table.change(name, ElementChange(added=elements))
+    for chain in stage.filled:
         table.fill(chain)
     return table.finished(want), table.refused
 
