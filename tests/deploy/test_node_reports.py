@@ -42,3 +42,16 @@ def test_what_agents_write_has_all_that_is_required_and_nothing_unknown() -> Non
     for written in body["applied"]:
         assert written.keys() <= entry["properties"].keys()
         assert set(entry["required"]) <= written.keys()
+
+
+def test_the_status_of_policies_is_the_same_for_every_feature() -> None:
+    """The same code writes it."""
+    found = []
+    for path in sorted(DEPLOY.glob("**/customresourcedefinition.yaml")):
+        (version,) = yaml.safe_load(path.read_text())["spec"]["versions"]
+        columns = {each["name"]: each["jsonPath"] for each in version["additionalPrinterColumns"]}
+        shown = [columns[name] for name in ("Accepted", "Nodes", "Age")]
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+        found.append((version["subresources"], shown, status))
+    assert len(found) > 1
+    assert all(each == found[0] for each in found)

@@ -14,7 +14,7 @@ from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Kind
-from podgate.targets.kubernetes.reports import Condition
+from podgate.targets.kubernetes.reports import Condition, accepted
 
 HERE: Final = ("LastGoodPolicy", "PolicyIgnored", "NotInIptables", "SnatAddressMissing")
 """Reasons of problems that are about one node: what it knew before, its back end, its addresses."""
@@ -45,9 +45,6 @@ class PolicyTelling:
 
 
 def _conditions(problems: tuple[Problem, ...], shadow: Problem | None) -> Iterator[Condition]:
-    everywhere = [problem for problem in problems if problem.reason not in HERE]
-    errors = [problem for problem in everywhere if problem.severity == "error"]
-    said = "; ".join(f"{problem.field}: {problem.message}" for problem in errors or everywhere)
-    yield Condition("Accepted", not errors, errors[0].reason if errors else "Valid", said)
+    yield accepted(problem for problem in problems if problem.reason not in HERE)
     if shadow is not None:
         yield Condition("Conflicted", holds=True, reason=shadow.reason, message=shadow.message)

@@ -17,7 +17,7 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, NodeReport
-from podgate.model.problems import Problems
+from podgate.model.problems import Problem, Problems
 from podgate.model.snapshot import Kind
 from podgate.targets.kubernetes.state import Fields, Notice, Part, Subject, own_object, status_of
 
@@ -42,6 +42,14 @@ class Condition(Frozen, frozen=True):
     holds: bool
     reason: str
     message: str = ""
+
+
+def accepted(problems: Iterable[Problem]) -> Condition:
+    """Say whether an object is accepted: not with an error; what is wrong or doubtful is in the message."""
+    found = tuple(problems)
+    errors = [problem for problem in found if problem.severity == "error"]
+    said = "; ".join(f"{problem.field}: {problem.message}" for problem in errors or found)
+    return Condition("Accepted", not errors, errors[0].reason if errors else "Valid", said)
 
 
 class Tells(Protocol):

@@ -1,7 +1,7 @@
 """The watching process, as the command line and the host know it: ``podgate metadata watch``.
 
 Here: the declaration: what is followed, and the step that tells the proxy. Not here: any decision.
-Invariant: it asks for its own node's Pods alone, and writes nothing but lines for the proxy.
+Invariant: it asks for its own node's Pods alone; its own step writes nothing but lines for the proxy.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +9,7 @@ from typing import Any
 
 from podgate.features.metadata.compile import file_watches, node_watches
 from podgate.features.metadata.policy import METADATA_POLICY
+from podgate.features.metadata.to_kubernetes import PolicyTelling
 from podgate.features.metadata.watched import Watched
 from podgate.features.metadata.watcher.compile import States, compile_watched
 from podgate.features.metadata.watcher.sending import SendingTarget
@@ -26,6 +27,7 @@ class MetadataWatch:
 
     name = "metadata_watch"
     settings = WatchSettings
+    tells = PolicyTelling()
 
     def watches(self, settings: WatchSettings, node_name: str | None) -> tuple[Watch, ...]:
         """Need this node, its Pods and the policies."""
