@@ -24,11 +24,11 @@ from podgate.model.table import Table
 
 SILENCE: Final = 60.0
 """Seconds without a line, of which one comes every few, after which the watching process is taken for dead."""
-FIRST_PAUSE: Final = 1.0
+FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 30.0
 GRACE: Final = 2.0
 """Seconds that the watching process has to end when it is told to."""
-_QUIETLY: Final = 3
+_QUIETLY: Final = 4
 """Attempts that may fail before anything was heard: another container may just be starting."""
 _YAML: Final = (".yaml", ".yml")
 
