@@ -23,9 +23,9 @@ from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT
-from podgate.model.problems import Problems
+from podgate.model.problems import Problem, Problems
+from podgate.model.remembering import Remembered
 from podgate.model.snapshot import Absent, Kind, Snapshot, Watch
-from podgate.model.table import Table
 from podgate.targets.kubernetes.apply import KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
 from podgate.targets.kubernetes.reports import Reporter, Tells, notices, report_name, report_of, statuses
@@ -42,6 +42,7 @@ STATUS_SPREAD: Final = 2.0
 RESYNC: Final = 300.0
 """Seconds after which what is written is read again: others may change it, and a kind be installed late."""
 
+Complaints = Mapping[ObjectRef, tuple[Problem, ...]]
 Objects = Mapping[str, tuple[Kind[Any], Mapping[ObjectRef, ApiObject]]]
 
 
@@ -86,6 +87,7 @@ class Telling:
         self._manager = f"podgate-{self._feature}"
         self._kinds = {watch.kind.kind: watch.kind for watch in watches}
         self._told_by = 1
+        self._divided = Remembered(_divided)
         self.lead: Callable[[bool], None] = lambda _leads: None
         more = [Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={self._feature}", by_leader=True)]
         if NODE.kind not in self._kinds:
@@ -98,7 +100,7 @@ class Telling:
         def compile_told(inputs: Inputs) -> Compiled[Told[StatesT]]:
             compiled = inner(inputs)
             instead = self._tells.instead(compiled, inputs) if self._tells else {}
-            local, general = _divided(compiled.problems, self._node)
+            local, general = self._divided(compiled.problems, self._node)
             nodes = len(inputs.objects.objects(NODE))
             node = self._of_node(inputs.objects, local, instead)
             told = Told(compiled.states, node, self._of_cluster(inputs, compiled, general, instead), nodes)
@@ -146,17 +148,17 @@ class Telling:
     def _heard(self, leads: bool) -> None:
         self.lead(leads)
 
-    def _of_node(self, snapshot: Snapshot, problems: Problems, instead: Mapping[ObjectRef, str]) -> State:
+    def _of_node(self, snapshot: Snapshot, problems: Complaints, instead: Mapping[ObjectRef, str]) -> State:
         """Say what this node says; one that the API does not know says nothing, and takes nothing back."""
         own = snapshot.objects(NODE).get(ObjectRef(NODE.kind, self._node))
         if own is None or not own.metadata.uid:
             return STANDBY
-        objects = snapshot.objects(self._tells.kind) if self._tells else Table[ObjectRef, Any]()
+        objects: Mapping[ObjectRef, ApiObject] = snapshot.objects(self._tells.kind) if self._tells else {}
         report = report_of(self._manager, self._feature, Reporter(self._node, own.metadata.uid), objects, instead)
         return state_of([report], notices(problems, self._objects(snapshot), skipped={}))
 
     def _of_cluster(
-        self, inputs: Inputs, compiled: Compiled[Any], problems: Problems, instead: Mapping[ObjectRef, str]
+        self, inputs: Inputs, compiled: Compiled[Any], problems: Complaints, instead: Mapping[ObjectRef, str]
     ) -> State:
         """Say what a leader says; nobody else goes to that length."""
         found = inputs.objects.kinds.get(NODE_REPORT.kind)
@@ -180,12 +182,14 @@ def telling(feature: Any, watches: tuple[Watch, ...], access: Access, node_name:
     return Telling(feature.name, getattr(feature, "tells", None), watches, access, node_name)
 
 
-def _divided(problems: Problems, node_name: str) -> tuple[Problems, Problems]:
+def _divided(problems: Problems, node_name: str) -> tuple[Complaints, Complaints]:
     """Divide complaints into those that this node alone knows of, about itself and its Pods, and all others."""
-    own = {
-        ref: items for ref, items in problems.items() if ref.kind == POD.kind or ref == ObjectRef(NODE.kind, node_name)
-    }
-    return Table.of(own), problems.updated({}, own)
+    own: dict[ObjectRef, tuple[Problem, ...]] = {}
+    others: dict[ObjectRef, tuple[Problem, ...]] = {}
+    for ref, items in problems.items():
+        part = own if ref.kind == POD.kind or ref == ObjectRef(NODE.kind, node_name) else others
+        part[ref] = items
+    return own, others
 
 
 class _Lifted(Generic[StatesT]):

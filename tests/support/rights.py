@@ -23,10 +23,19 @@ from tests.support.asynchronous import in_loop
 from tests.support.chaos_proxy import ChaosProxy, Fault
 from tests.support.cluster import ControlPlane
 from tests.support.kube_source import running
-from tests.support.poll import poll_async
+from tests.support.poll import poll, poll_async
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ROLES = ("ClusterRole", "Role")
+PLURALS = {
+    "ServiceAccount": "serviceaccounts",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
+}
+"""What a folder's account needs; nothing of it runs anything."""
 
 
 class Right(NamedTuple):
@@ -57,7 +66,9 @@ def folders() -> list[Path]:
 
 
 def documents(folder: Path) -> list[Any]:
-    return [each for path in sorted(folder.glob("*.yaml")) for each in yaml.safe_load_all(path.read_text()) if each]
+    """Read a folder, or a file."""
+    paths = sorted(folder.glob("*.yaml")) if folder.is_dir() else [folder]
+    return [each for path in paths for each in yaml.safe_load_all(path.read_text()) if each]
 
 
 def rights_in(path: Path) -> Iterator[Right]:
@@ -127,23 +138,43 @@ def listed_kinds(snapshot: Snapshot) -> set[str]:
     return {name for name, found in snapshot.kinds.items() if isinstance(found, Listed)}
 
 
-def list_in_pages(plane: ControlPlane, folder: Path, watches: Sequence[Watch]) -> None:
-    """List as agents do where an API server has no lists in streams, with the rights of a folder's account."""
+def access_of(plane: ControlPlane, folder: Path, server: str) -> Access:
+    """Give the access of a folder's account, by a token as a Pod gets one."""
     namespace, name = account(folder)
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
     code, answer = plane.request("POST", path, request)
     assert code == 201, answer
-    login = Login(token=Secret(json.loads(answer)["status"]["token"].encode()))
-    authority = ssl.create_default_context(cafile=str(plane.folder / "pki" / "ca.crt"))
+    authority = Secret((plane.folder / "pki" / "ca.crt").read_bytes())
+    token = Secret(json.loads(answer)["status"]["token"].encode())
+    return Access(server, authority, namespace=namespace, login=Login(token=token))
+
+
+def grant(plane: ControlPlane, *paths: Path) -> None:
+    """Make the objects of some manifests, but for what would run; they stay."""
+    for each in (each for path in paths for each in documents(path)):
+        if each["kind"] in PLURALS:
+            group, namespace = each["apiVersion"], each["metadata"].get("namespace", "")
+            base = f"/api/{group}" if "/" not in group else f"/apis/{group}"
+            path = "/".join(filter(None, (base, namespace and f"namespaces/{namespace}", PLURALS[each["kind"]])))
+            code, answer = plane.request("POST", path, each)
+            assert code in (201, 409), answer
+            if each["kind"] == "CustomResourceDefinition":
+                spec = each["spec"]
+                served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+                poll(lambda served=served: plane.get(served)[0] == 200)  # type: ignore[misc]
+
+
+def list_in_pages(plane: ControlPlane, folder: Path, watches: Sequence[Watch]) -> None:
+    """List as agents do where an API server has no lists in streams, with the rights of a folder's account."""
 
     @in_loop
     async def listed() -> None:
+        authority = ssl.create_default_context(cafile=str(plane.folder / "pki" / "ca.crt"))
         async with ChaosProxy(plane.server, authority).serving() as proxy:
             refusal = Fault(status=400, reason="BadRequest", times=1000, asked=lambda line: "sendInitialEvents" in line)
             proxy.strike(refusal)
-            access = Access(proxy.url, login=login)
-            async with running(proxy.url, *watches, access=access) as source:
+            async with running(proxy.url, *watches, access=access_of(plane, folder, proxy.url)) as source:
                 source.source.lead(True)
                 kinds = {watch.kind.kind for watch in watches}
                 await poll_async(lambda: source.snapshots and kinds <= listed_kinds(source.newest))

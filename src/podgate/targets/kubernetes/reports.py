@@ -17,7 +17,7 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, NodeReport
-from podgate.model.problems import Problem, Problems
+from podgate.model.problems import Problem
 from podgate.model.snapshot import Kind
 from podgate.targets.kubernetes.state import Fields, Notice, Part, Subject, own_object, status_of
 
@@ -180,7 +180,7 @@ def _condition(condition: Condition, generation: int) -> Mapping[str, Any]:
 
 
 def notices(
-    problems: Problems,
+    problems: Mapping[ObjectRef, tuple[Problem, ...]],
     objects: Mapping[str, tuple[Kind[Any], Mapping[ObjectRef, ApiObject]]],
     *,
     skipped: Mapping[ObjectRef, str],
