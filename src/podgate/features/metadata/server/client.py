@@ -34,7 +34,6 @@ class Client(asyncio.BufferedProtocol):
         deadline: when it is given up; seconds of the monotonic clock.
         began: when the request whose turn it is began.
         since: when the last request ended, or the connection began.
-        connecting: opens a connection to the upstream for it.
     """
 
     __slots__ = (
@@ -48,7 +47,6 @@ class Client(asyncio.BufferedProtocol):
             "_transport",
             "_upstream",
             "_view",
-            "connecting",
             "deadline",
             "decision",
             "key",
@@ -68,7 +66,6 @@ class Client(asyncio.BufferedProtocol):
         self._closes = self._is_checked = self._is_full = self._is_paused = self._is_refused = self._sent = False
         self._transport: asyncio.Transport
         self._upstream: Upstream | None = None
-        self.connecting: asyncio.Task[None] | None = None
         self.decision: Decision | None = None
         self.deadline = NEVER
         self.since = 0.0
@@ -192,7 +189,7 @@ class Client(asyncio.BufferedProtocol):
         self._closes = not decision.keep_alive
         self._body_left = decision.length
         self.deadline = self._answer_deadline()
-        self._proxy.pool.start(self, decision)
+        self._proxy.pool.start(self)
 
     def _answer_deadline(self) -> float:
         decision = self.decision
@@ -384,9 +381,8 @@ class Client(asyncio.BufferedProtocol):
         if self._upstream is not None:
             self._upstream.drop()
             self._upstream = None
-        if self.connecting is not None:
-            self.connecting.cancel()
-            self.connecting = None
+        else:
+            self._proxy.pool.forget(self)
 
     def _pause(self) -> None:
         if not self._is_paused and not self._transport.is_closing():

@@ -32,6 +32,7 @@ class Limits(Frozen, frozen=True):
         per_source: of one address; beyond it the client's own idle ones give way.
         upstreams: connections to the upstream, idle and busy; beyond it the oldest long poll gets 503.
         idle_upstreams: kept for the next request.
+        moment: until a request that waits for a connection in use has another one opened.
         idle: until a client's connection without a request is closed; metadata-proxy's 60 s.
         head: for a head to arrive, from its first byte on.
         answer: for the upstream's answer to begin, and between its parts; not for a long poll.
@@ -48,6 +49,7 @@ class Limits(Frozen, frozen=True):
     per_source: int = 1536
     upstreams: int = 512
     idle_upstreams: int = 256
+    moment: float = 0.002
     idle: float = 60.0
     head: float = 10.0
     answer: float = 60.0

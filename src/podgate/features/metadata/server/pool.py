@@ -3,6 +3,9 @@
 Here: which connection serves a request. Not here: what happens on it (upstream.py).
 Invariant: there are never more than ``Limits.upstreams``, those being opened included; who finds none free gets an
 answer all the same, and the oldest long poll makes room for it.
+
+A request that finds none free waits for the next one that is: most answers take less than opening a connection does,
+and a connection costs memory on both of its ends. After a moment one more is opened for each that still waits.
 """
 
 import asyncio
@@ -12,7 +15,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from podgate.features.metadata.server.answers import AnswerHeads
-from podgate.features.metadata.server.decisions import Decision
 from podgate.features.metadata.server.limits import Limits
 from podgate.features.metadata.server.sockets import sockets_at
 from podgate.features.metadata.server.upstream import Upstream, upstream_socket
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 
 _RECEIVE_BUFFER = 32 * 1024
 """Bytes; the kernel doubles it."""
+
+_AT_ONCE = 16
+"""Connections that are opened at the same time."""
+
+_STUCK = 0.01
+"""Seconds until the next look while as many as that are being opened."""
 
 
 class Address(Frozen, frozen=True):
@@ -54,6 +62,9 @@ class Pool:
         self._open: set[Upstream] = set()
         self._names: set[tuple[str, int]] = set()
         self._opening: set[object] = set()
+        self._waiting: dict[Client, int] = {}
+        self._waited = 0
+        self._look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         """Give the number of connections, those being opened included."""
@@ -66,44 +77,72 @@ class Pool:
         """
         return name in self._names and sockets_at(*name) < 2
 
-    def start(self, client: "Client", decision: Decision) -> None:
+    def start(self, client: "Client") -> None:
         """Serve a request on an idle connection, or on a new one."""
         while self._idle:
             upstream = self._idle.pop()
             if not upstream.transport.is_closing():
                 client.lent(upstream)
                 return
-        self.connect(client, decision)
+        self.connect(client)
 
-    def connect(self, client: "Client", decision: Decision) -> None:
-        """Serve a request on a new connection."""
-        if self.group is None or (len(self) >= self._limits.upstreams and not self._make_room()):
+    def connect(self, client: "Client") -> None:
+        """Serve a request on the connection that is free next."""
+        if self.group is None or not self._has_room():
             client.failed("every connection to the upstream is in use", 503)
             return
-        ticket = object()
-        self._opening.add(ticket)
-        client.connecting = self.group.create_task(self._connect(client, decision, ticket))
+        self._waited += 1
+        self._waiting[client] = self._waited
+        if not len(self):
+            self._grow()
+        elif self._look is None:
+            self._look_later(self._limits.moment)
 
-    async def _connect(self, client: "Client", decision: Decision, ticket: object) -> None:
-        upstream, why = None, ""
+    def forget(self, client: "Client") -> None:
+        """Let a client wait no longer."""
+        self._waiting.pop(client, None)
+
+    def _has_room(self) -> bool:
+        return len(self) < self._limits.upstreams or self._make_room()
+
+    def _look_later(self, seconds: float) -> None:
+        self._look = asyncio.get_running_loop().call_later(seconds, self._grow)
+
+    def _grow(self) -> None:
+        """Open connections for those that wait, and look again, as long as somebody does."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        if self.group is None or not self._waiting:
+            return
+        wanted = min(len(self._waiting), _AT_ONCE) - len(self._opening)
+        for _ in range(wanted):
+            if not self._has_room():
+                break
+            ticket = object()
+            self._opening.add(ticket)
+            self.group.create_task(self._connect(ticket, self._waited))
+        self._look_later(self._limits.moment if wanted > 0 else _STUCK)
+
+    async def _connect(self, ticket: object, waited: int) -> None:
         try:
             async with asyncio.timeout(self._limits.connect):
-                upstream = await self._opened(ticket)
+                await self._open_one(ticket)
+                return
         except TimeoutError:
             why = f"no connection to the upstream within {self._limits.connect:g} s"
         except OSError as error:
             why = f"the upstream cannot be reached: {error.strerror or error}"
         finally:
             self._opening.discard(ticket)
-        client.connecting = None
-        if upstream is None:
+        # The attempt is the answer to everybody who waited already when it began.
+        for client in [each for each, number in self._waiting.items() if number <= waited]:
+            self.forget(client)
             client.failed(why, 502)
-        elif client.decision is decision:
-            client.lent(upstream)
-        else:
-            self.release(upstream)
+        if not len(self):
+            self._grow()
 
-    async def _opened(self, ticket: object) -> Upstream:
+    async def _open_one(self, ticket: object) -> None:
         loop = asyncio.get_running_loop()
         made = upstream_socket(self._family, _RECEIVE_BUFFER)
         try:
@@ -111,14 +150,14 @@ class Pool:
         except BaseException:
             made.close()
             raise
-        _, upstream = await loop.create_connection(lambda: Upstream(self, ticket), sock=made)
-        return upstream
+        await loop.create_connection(lambda: Upstream(self, ticket), sock=made)
 
     def opened(self, upstream: Upstream) -> None:
-        """Note a new connection: from now on it counts as open, no longer as being opened."""
+        """Note a new connection, which counts as open from now on, and have it serve whoever waits longest."""
         self._opening.discard(upstream.ticket)
         self._open.add(upstream)
         self._names.add(upstream.name)
+        self.release(upstream)
 
     def closed(self, upstream: Upstream) -> None:
         """Forget a connection."""
@@ -128,7 +167,13 @@ class Pool:
             self._idle.remove(upstream)
 
     def release(self, upstream: Upstream) -> None:
-        """Take a connection back after a whole answer."""
+        """Take a connection, after a whole answer or a new one, for whoever waits longest or for later."""
+        if self._waiting and not upstream.transport.is_closing():
+            upstream.resume()
+            client = next(iter(self._waiting))
+            self.forget(client)
+            client.lent(upstream)
+            return
         if len(self._idle) >= self._limits.idle_upstreams or upstream.transport.is_closing():
             upstream.transport.close()
             return
@@ -143,5 +188,8 @@ class Pool:
 
     def close(self) -> None:
         """Close everything at once."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
         for upstream in list(self._open):
             upstream.drop()

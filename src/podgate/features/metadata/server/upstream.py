@@ -241,7 +241,7 @@ class Upstream(asyncio.BufferedProtocol):
             return
         self._client = None
         if self.is_used and not self.got and decision.repeatable:
-            self._pool.connect(client, decision)  # the server closed it while the request was on its way
+            self._pool.connect(client)  # the server closed it while the request was on its way
             return
         client.failed("the upstream closed the connection before its answer was whole", 502)
 
