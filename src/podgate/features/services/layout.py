@@ -5,15 +5,16 @@ Here: the maps' names and types, keys, data, the number of a bucket. Not here: t
 Invariant: what a Service writes depends on that Service alone, and on options of the node: a change of one endpoint is
 a few elements, whatever the number of Services; no map but ``buckets`` has verdicts.
 
-The way of a new connection: ``service-ips`` (or ``node-ports``) gives the set of endpoints, named by the Service's
-cluster IP, port and protocol, and a bucket. ``buckets`` gives the chain for that number of endpoints, which draws a
-slot and finds it in ``endpoints``. With an external policy Local, ``outside-ips`` and ``outside-node-ports`` give other
-buckets to traffic from outside. Set and slot name an endpoint, so a Service with ten addresses writes each once.
+The way of a new connection: ``service-ips`` (or ``node-ports``) gives a bucket: how many endpoints there are.
+``buckets`` gives the chain for that number, which draws a slot and finds it in ``endpoints`` (or
+``node-port-endpoints``). With an external policy Local, ``outside-ips`` and ``outside-node-ports`` give other buckets
+to traffic from outside. Where clients stick to endpoints, what was drawn is remembered when the packet leaves, by what
+connection tracking knows of it: in ``sticky-clients`` (or ``sticky-node-port-clients``), which packets write.
 """
 
 import struct
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, NamedTuple
 
 from podgate.features.services.intent import Protocol, ServicePort
 from podgate.model.frozen import Frozen, ObjectRef
@@ -26,6 +27,7 @@ NODE_PORTS: Final = "node-ports"
 OUTSIDE_IPS: Final = "outside-ips"
 OUTSIDE_NODE_PORTS: Final = "outside-node-ports"
 ENDPOINTS: Final = "endpoints"
+NODE_PORT_ENDPOINTS: Final = "node-port-endpoints"
 BUCKETS: Final = "buckets"
 REJECTED: Final = "rejected"
 REJECTED_NODE_PORTS: Final = "rejected-node-ports"
@@ -35,66 +37,96 @@ OUTSIDE_DROPPED_NODE_PORTS: Final = "outside-dropped-node-ports"
 CLUSTER_IPS: Final = "cluster-ips"
 GUARDED: Final = "guarded-ips"
 ALLOWED: Final = "allowed-sources"
-STICKY: Final = "sticky"
+STICKY_IPS: Final = "sticky-ips"
+STICKY_NODE_PORTS: Final = "sticky-node-ports"
+STICKY_CLIENTS: Final = "sticky-clients"
+STICKY_NODE_PORT_CLIENTS: Final = "sticky-node-port-clients"
 STICKY_ENDPOINTS: Final = "sticky-endpoints"
 STICKY_LOCAL_ENDPOINTS: Final = "sticky-local-endpoints"
+STICKY_NODE_PORT_ENDPOINTS: Final = "sticky-node-port-endpoints"
+STICKY_LOCAL_NODE_PORT_ENDPOINTS: Final = "sticky-local-node-port-endpoints"
+REMEMBER: Final = "remember"
 OWN_ENDPOINTS: Final = "own-endpoints"
 NODE_PORT_IPS: Final = "node-port-ips"
 SERVICE_RANGES: Final = "service-ranges"
 POD_RANGES: Final = "pod-ranges"
 
+_REMEMBERED: Final = ("dynamic", "timeout")
+
 LOCAL: Final = 1 << 16
 """Added to a bucket, and to a slot, of the endpoints on this node."""
 MASQUERADED: Final = 1 << 17
 """Added to a bucket whose connections leave with the node's address."""
+STICKY: Final = 1 << 18
+"""Added to a bucket whose clients stay with their endpoint."""
 MOST_ENDPOINTS: Final = LOCAL - 1
 """Endpoints that one set can have; those beyond are not used."""
 
 PROTOCOLS: Final[dict[Protocol, bytes]] = {"tcp": b"\x06\0\0\0", "udp": b"\x11\0\0\0", "sctp": b"\x84\0\0\0"}
 _PORT: Final = struct.Struct(">Hxx")
-_PAIR: Final = struct.Struct("=II")
-_SLOT: Final = struct.Struct("=I")
+_MOST_CLIENTS: Final = 1 << 18
+
+
+def words(*numbers: int) -> bytes:
+    """Give numbers as the kernel keeps marks: 4 bytes each, in the machine's order."""
+    return struct.pack(f"={len(numbers)}I", *numbers)
 
 
 class Bucket(Frozen, frozen=True, order=True):
     """What one chain does: draw one of ``size`` endpoints, on this node or anywhere.
 
     Attributes:
-        sticky: seconds that a client stays with what was drawn, 0 for no time.
+        sticky: whether clients stay with what was drawn.
     """
 
     size: int
     local: bool = False
     masqueraded: bool = False
-    sticky: int = 0
+    sticky: bool = False
 
     @property
-    def key(self) -> bytes:
-        """Its key in the map of buckets, and its place in the data of the maps that lead there."""
-        number = self.size | (LOCAL if self.local else 0) | (MASQUERADED if self.masqueraded else 0)
-        return _PAIR.pack(number, self.sticky)
+    def number(self) -> int:
+        """Its size and its flags in one number."""
+        flags = (LOCAL if self.local else 0) | (MASQUERADED if self.masqueraded else 0) | (STICKY if self.sticky else 0)
+        return self.size | flags
+
+    @property
+    def data(self) -> bytes:
+        """What leads to it in the maps of addresses."""
+        return words(self.number)
 
     @property
     def chain(self) -> str:
-        """The name of its chain: ``to-2``, ``to-2-local``, ``to-2-sticky-10800``, ``masq-to-2``."""
-        local = "-local" if self.local else ""
-        sticky = f"-sticky-{self.sticky}" if self.sticky else ""
+        """The name of its chain: ``to-2``, ``to-2-local``, ``to-2-sticky``, ``masq-to-2``."""
+        local, sticky = "-local" if self.local else "", "-sticky" if self.sticky else ""
         return f"{'masq-' if self.masqueraded else ''}to-{self.size}{local}{sticky}"
+
+
+def remembering_chain(seconds: int, *, node_port: bool) -> str:
+    """Name the chain that remembers where a client was sent for some seconds."""
+    return f"remember-{'node-port-' if node_port else ''}{seconds}"
 
 
 def declarations(family: Family) -> tuple[Set, ...]:
     """Give the sets and maps, in the order in which they are shown; those that dispatch come last."""
     address = "ipv4_addr" if family == "ip" else "ipv6_addr"
     service = (address, "inet_proto", "inet_service")
-    endpoint = (address, "inet_service")
-    named = (address, "inet_service", "inet_proto")
     port = ("inet_proto", "inet_service")
-    bucket = ("mark", "mark")
+    endpoint = (address, "inet_service")
+    clients = ("dynamic", "timeout")
+    stays = "endpoints that clients may stay with"
     return (
-        Set(ENDPOINTS, (*named, "mark"), data=endpoint, comment="cluster IP . port . protocol . slot : endpoint"),
-        Set(STICKY, (*named, address), ("dynamic", "timeout"), endpoint, size=1 << 20, comment="clients' endpoints"),
-        Set(STICKY_ENDPOINTS, (*named, *endpoint), comment="endpoints that clients may stay with"),
-        Set(STICKY_LOCAL_ENDPOINTS, (*named, *endpoint), comment="those on this node"),
+        Set(ENDPOINTS, (*service, "mark"), data=endpoint, comment="address . protocol . port . slot : endpoint"),
+        Set(NODE_PORT_ENDPOINTS, (*port, "mark"), data=endpoint, comment="protocol . node port . slot : endpoint"),
+        Set(STICKY_IPS, service, data=("mark",), comment="address . protocol . port : sticky seconds"),
+        Set(STICKY_NODE_PORTS, port, data=("mark",), comment="protocol . node port : sticky seconds"),
+        Set(STICKY_CLIENTS, (*service, address), clients, endpoint, size=_MOST_CLIENTS, comment="clients' endpoints"),
+        Set(STICKY_NODE_PORT_CLIENTS, (*port, address), clients, endpoint, size=_MOST_CLIENTS, comment="by node port"),
+        Set(STICKY_ENDPOINTS, ("mark", *endpoint, *endpoint), comment=stays),
+        Set(STICKY_LOCAL_ENDPOINTS, ("mark", *endpoint, *endpoint), comment=f"{stays}, on this node"),
+        Set(STICKY_NODE_PORT_ENDPOINTS, ("mark", *endpoint, *port), comment=f"{stays}, by node port"),
+        Set(STICKY_LOCAL_NODE_PORT_ENDPOINTS, ("mark", *endpoint, *port), comment=f"{stays}, by node port, here"),
+        Set(REMEMBER, ("mark", "mark"), data=("verdict",), comment="node port . sticky seconds : chain"),
         Set(OWN_ENDPOINTS, (address, address), comment="endpoints that may reach themselves"),
         Set(CLUSTER_IPS, (address,), comment="cluster IPs, whatever their ports"),
         Set(SERVICE_RANGES, (address,), ("interval",), comment="where cluster IPs come from"),
@@ -107,11 +139,11 @@ def declarations(family: Family) -> tuple[Set, ...]:
         Set(DROPPED, service, comment="policy Local, and no endpoint on this node"),
         Set(OUTSIDE_DROPPED, service, comment="for traffic from outside: policy Local, no endpoint here"),
         Set(OUTSIDE_DROPPED_NODE_PORTS, port, comment="for traffic from outside: policy Local, no endpoint here"),
-        Set(BUCKETS, bucket, data=("verdict",), comment="number of endpoints . sticky seconds : chain"),
-        Set(OUTSIDE_IPS, service, data=bucket, comment="for traffic from outside: policy Local : bucket"),
-        Set(OUTSIDE_NODE_PORTS, port, data=bucket, comment="for traffic from outside: policy Local : bucket"),
-        Set(SERVICE_IPS, service, data=(*endpoint, *bucket), comment="address : cluster IP . port . bucket"),
-        Set(NODE_PORTS, port, data=(*endpoint, *bucket), comment="node port : cluster IP . port . bucket"),
+        Set(BUCKETS, ("mark", "mark"), data=("verdict",), comment="masquerade . bucket : chain"),
+        Set(OUTSIDE_IPS, service, data=("mark",), comment="policy Local, from outside: address : bucket"),
+        Set(OUTSIDE_NODE_PORTS, port, data=("mark",), comment="policy Local, from outside: node port : bucket"),
+        Set(SERVICE_IPS, service, data=("mark",), comment="address . protocol . port : bucket"),
+        Set(NODE_PORTS, port, data=("mark",), comment="protocol . node port : bucket"),
     )
 
 
@@ -123,7 +155,7 @@ Item = tuple[str, Element, Data]
 
 def bucket_of(endpoints: tuple[bytes, ...], port: ServicePort, *, local: bool, masqueraded: bool = False) -> Bucket:
     """Give the bucket of a set of endpoints, which must not be empty."""
-    return Bucket(min(len(endpoints), MOST_ENDPOINTS), local, masqueraded, port.sticky)
+    return Bucket(min(len(endpoints), MOST_ENDPOINTS), local, masqueraded, port.sticky > 0)
 
 
 class Buckets(Frozen, frozen=True, gc=False):
@@ -161,60 +193,85 @@ def items_of(*, masquerade_all: bool) -> Callable[[ObjectRef, tuple[ServicePort,
             yield CLUSTER_IPS, ports[0].cluster_ip, MEMBER
         for port in ports:
             buckets = buckets_of(port, masquerade_all=masquerade_all)
-            yield from _ways(port, buckets)
-            yield from _endpoints(port, buckets)
+            yield from _port_items(port, buckets)
             if port.guard:
                 yield from _guard(port)
 
     return items
 
 
-def _ways(port: ServicePort, buckets: Buckets) -> Iterator[Item]:
-    """Give what the addresses lead to, or why they lead nowhere."""
+class _Maps(NamedTuple):
+    """The maps of addresses, or those of node ports."""
+
+    leads: str
+    outside: str
+    rejected: str
+    outside_dropped: str
+    endpoints: str
+    sticky: str
+    members: str
+    local_members: str
+
+
+_IPS: Final = _Maps(
+    *(SERVICE_IPS, OUTSIDE_IPS, REJECTED, OUTSIDE_DROPPED),
+    *(ENDPOINTS, STICKY_IPS, STICKY_ENDPOINTS, STICKY_LOCAL_ENDPOINTS),
+)
+_NODE_PORTS: Final = _Maps(
+    *(NODE_PORTS, OUTSIDE_NODE_PORTS, REJECTED_NODE_PORTS, OUTSIDE_DROPPED_NODE_PORTS),
+    *(NODE_PORT_ENDPOINTS, STICKY_NODE_PORTS, STICKY_NODE_PORT_ENDPOINTS, STICKY_LOCAL_NODE_PORT_ENDPOINTS),
+)
+
+
+class _Way(NamedTuple):
+    """An address or a node port: the maps, its key in them, and what stands for it beside an endpoint."""
+
+    maps: _Maps
+    key: bytes
+    member: bytes
+
+
+def _port_items(port: ServicePort, buckets: Buckets) -> Iterator[Item]:
     protocol, number = PROTOCOLS[port.protocol], _PORT.pack(port.port)
-    named = port.cluster_ip + number
-    key = port.cluster_ip + protocol + number
+    way = _Way(_IPS, port.cluster_ip + protocol + number, port.cluster_ip + number)
     if buckets.inside:
-        yield SERVICE_IPS, key, named + buckets.inside.key
+        yield SERVICE_IPS, way.key, buckets.inside.data
+        yield from _endpoints(way, port, {buckets.inside.local})
     else:
-        yield DROPPED if port.internal_local and port.anywhere else REJECTED, key, MEMBER
-    outside_dropped = port.external_local and not port.local and port.anywhere
+        yield DROPPED if port.internal_local and port.anywhere else REJECTED, way.key, MEMBER
     for address in port.external:
-        key = address + protocol + number
-        if buckets.external:
-            yield SERVICE_IPS, key, named + buckets.external.key
-        else:
-            yield REJECTED, key, MEMBER
-        if buckets.outside:
-            yield OUTSIDE_IPS, key, buckets.outside.key
-        elif outside_dropped:
-            yield OUTSIDE_DROPPED, key, MEMBER
+        yield from _way_items(_Way(_IPS, address + protocol + number, address + number), port, buckets)
     if port.node_port:
         key = protocol + _PORT.pack(port.node_port)
-        if buckets.external:
-            yield NODE_PORTS, key, named + buckets.external.key
-        else:
-            yield REJECTED_NODE_PORTS, key, MEMBER
-        if buckets.outside:
-            yield OUTSIDE_NODE_PORTS, key, buckets.outside.key
-        elif outside_dropped:
-            yield OUTSIDE_DROPPED_NODE_PORTS, key, MEMBER
+        yield from _way_items(_Way(_NODE_PORTS, key, key), port, buckets)
 
 
-def _endpoints(port: ServicePort, buckets: Buckets) -> Iterator[Item]:
-    name = port.cluster_ip + _PORT.pack(port.port) + PROTOCOLS[port.protocol]
-    used = {bucket.local for bucket in (buckets.inside, buckets.external, buckets.outside) if bucket}
-    for local, endpoints, members in (
-        (False, port.cluster, STICKY_ENDPOINTS),
-        (True, port.local, STICKY_LOCAL_ENDPOINTS),
-    ):
-        if local in used:
-            first = LOCAL if local else 0
-            for slot, endpoint in enumerate(endpoints[:MOST_ENDPOINTS], first):
-                data = endpoint + b"\0\0"
-                yield ENDPOINTS, name + _SLOT.pack(slot), data
-                if port.sticky:
-                    yield members, name + data, MEMBER
+def _way_items(way: _Way, port: ServicePort, buckets: Buckets) -> Iterator[Item]:
+    maps, key = way.maps, way.key
+    if buckets.external:
+        yield maps.leads, key, buckets.external.data
+    else:
+        yield maps.rejected, key, MEMBER
+    if buckets.outside:
+        yield maps.outside, key, buckets.outside.data
+    elif port.external_local and port.anywhere:
+        yield maps.outside_dropped, key, MEMBER
+    yield from _endpoints(way, port, {bucket.local for bucket in (buckets.external, buckets.outside) if bucket})
+
+
+def _endpoints(way: _Way, port: ServicePort, used: Collection[bool]) -> Iterator[Item]:
+    """Give the slots of the sets of endpoints in use: anywhere, on this node, or both."""
+    maps = way.maps
+    for local in used:
+        endpoints, first, members = (
+            (port.local, LOCAL, maps.local_members) if local else (port.cluster, 0, maps.members)
+        )
+        for slot, endpoint in enumerate(endpoints[:MOST_ENDPOINTS], first):
+            yield maps.endpoints, way.key + words(slot), endpoint + b"\0\0"
+            if port.sticky:
+                yield members, words(0) + endpoint + b"\0\0" + way.member, MEMBER
+    if port.sticky and used:
+        yield maps.sticky, way.key, words(port.sticky)
 
 
 def _guard(port: ServicePort) -> Iterator[Item]:
@@ -245,3 +302,8 @@ def buckets_in_use(*, masquerade_all: bool) -> Callable[[ObjectRef, tuple[Servic
 def own_endpoints(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> set[bytes]:
     """Give the elements of endpoints that may reach themselves through a Service: sender and destination are one."""
     return {address + address for port in ports for address in port.own}
+
+
+def sticky_seconds(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> set[int]:
+    """Give for how long clients stay with their endpoints."""
+    return {port.sticky for port in ports if port.sticky}

@@ -4,14 +4,15 @@ Here: registers and how keys are put into them, matches, lookups, verdicts. Not 
 (to_nftables.py).
 Invariant: words and code of a phrase say the same; a rule is the phrases of one line, and loads all that it reads.
 
-Registers, by the words of an address (1 for IPv4, 4 for IPv6): a set of endpoints is named from register 0 on (cluster
-IP, port, then protocol), a packet's destination is looked up from register 8 on, what was drawn lies from 10 on.
+nft cannot show a key of which a part was looked up itself (1.0.6 gives up on the whole table, with an assertion). It
+knows a register by the expression that loaded its first word. So a constant is loaded over such a part and the word
+before it, and what is looked up is put behind that word: nft shows the constant, and the comment says what is meant.
 """
 
 from typing import Final
 
 from podgate.features.services import layout
-from podgate.features.services.layout import LOCAL, MASQUERADED, Bucket
+from podgate.features.services.layout import LOCAL, Bucket
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.targets.nftables.code import (
@@ -20,9 +21,11 @@ from podgate.targets.nftables.code import (
     Code,
     Compare,
     Ct,
+    CtKey,
     Dispatch,
     Expression,
     Go,
+    Immediate,
     Lookup,
     Masquerading,
     Meta,
@@ -35,8 +38,8 @@ from podgate.targets.nftables.code import (
 )
 from podgate.targets.nftables.state import Rule
 
-_KEY: Final = 8
-_DRAWN: Final = 10
+_KEY: Final = 6
+_DATA: Final = 10
 _NEW: Final = (1 << 3).to_bytes(4, "little")
 """The bit of ``ct state`` for a connection's first packet (IP_CT_NEW)."""
 _DNAT: Final = (1 << 5).to_bytes(4, "little")
@@ -163,8 +166,10 @@ class Speaker:
 
     def known_service(self) -> Phrase:
         """Match what has endpoints."""
-        code = (*self._service(_KEY), Lookup(layout.SERVICE_IPS, _KEY, to=0))
-        return Phrase(f"{self._service_words} @{layout.SERVICE_IPS}", code)
+        return Phrase(
+            f"{self._service_words} @{layout.SERVICE_IPS}",
+            (*self._service(_KEY), Lookup(layout.SERVICE_IPS, _KEY, to=0)),
+        )
 
     def source_not_allowed(self) -> Phrase:
         """Match senders that the source ranges of a load balancer's address leave out."""
@@ -185,95 +190,126 @@ class Speaker:
     def _service_words(self) -> str:
         return f"{self._ip} daddr . meta l4proto . th dport"
 
-    def _way(self, *, node_port: bool, outside: bool = False) -> tuple[str, Code, str]:
-        """Give the words and the loading of a key, and the map that it is looked up in."""
+    def _way(self, at: int, *, node_port: bool) -> tuple[str, Code]:
+        """Give the words and the loading of a key of the maps of addresses, or of node ports."""
         if node_port:
-            name = layout.OUTSIDE_NODE_PORTS if outside else layout.NODE_PORTS
-            return "meta l4proto . th dport", self._port(_KEY), name
-        return self._service_words, self._service(_KEY), layout.OUTSIDE_IPS if outside else layout.SERVICE_IPS
+            return "meta l4proto . th dport", self._port(at)
+        return self._service_words, self._service(at)
 
     def dispatch_outside(self, *, node_port: bool) -> Phrase:
         """Go to the endpoints on this node, where a policy Local says so."""
-        words, key, name = self._way(node_port=node_port, outside=True)
-        return Phrase(
-            f"{words} map @{name} vmap @{layout.BUCKETS}", (*key, Lookup(name, _KEY, to=0), Dispatch(layout.BUCKETS, 0))
-        )
-
-    def under_local_policy(self, *, node_port: bool) -> Phrase:
-        """Match what a policy Local leads to endpoints on this node."""
-        words, key, name = self._way(node_port=node_port, outside=True)
-        return Phrase(f"{words} @{name}", (*key, Lookup(name, _KEY, to=0)))
+        return self._dispatch(layout.OUTSIDE_NODE_PORTS if node_port else layout.OUTSIDE_IPS, node_port=node_port)
 
     def dispatch(self, *, node_port: bool, masqueraded: bool = False) -> Phrase:
         """Go to the endpoints; with ``masqueraded`` whatever the bucket says of that."""
-        words, key, name = self._way(node_port=node_port)
-        bucket = self._words + 1
-        code: Code = (*key, Lookup(name, _KEY, to=0))
-        if masqueraded:
-            bit = MASQUERADED.to_bytes(4, "little")
-            keep = (MASQUERADED ^ 0xFFFFFFFF).to_bytes(4, "little")
-            code = (*code, Bitwise(bucket, keep, bit, bucket))
-        flag = f" | 0x{MASQUERADED:x}" if masqueraded else ""
-        return Phrase(f"{words} map @{name}{flag} vmap @{layout.BUCKETS}", (*code, Dispatch(layout.BUCKETS, bucket)))
+        name = layout.NODE_PORTS if node_port else layout.SERVICE_IPS
+        return self._dispatch(name, node_port=node_port, masqueraded=masqueraded)
 
-    def _set(self, *, node_port: bool) -> tuple[str, Code]:
-        """Load the name of the set of endpoints into the registers from 0 on: cluster IP, port, protocol."""
-        words, key, name = self._way(node_port=node_port)
-        return f"{words} map @{name}", (*key, Lookup(name, _KEY, to=0), Meta("l4proto", self._words + 1))
-
-    def _draw(self, bucket: Bucket, to: int) -> tuple[str, Code]:
-        """Draw an endpoint of the set."""
-        offset = f" offset {LOCAL}" if bucket.local else ""
-        number = Random(bucket.size, self._words + 2, LOCAL if bucket.local else 0)
-        return f"numgen random mod {bucket.size}{offset} map @{layout.ENDPOINTS}", (
-            number,
-            Lookup(layout.ENDPOINTS, 0, to=to),
+    def _dispatch(self, name: str, *, node_port: bool, masqueraded: bool = False) -> Phrase:
+        key_words, key = self._way(_KEY, node_port=node_port)
+        flag = int(masqueraded)
+        code: Code = (
+            Immediate(layout.words(flag, 0), 0),
+            *key,
+            Lookup(name, _KEY, to=1),
+            Dispatch(layout.BUCKETS, 0),
         )
+        return Phrase(f"{flag} . {key_words} map @{name} vmap @{layout.BUCKETS}", code)
+
+    def under_local_policy(self, *, node_port: bool) -> Phrase:
+        """Match what a policy Local leads to endpoints on this node."""
+        name = layout.OUTSIDE_NODE_PORTS if node_port else layout.OUTSIDE_IPS
+        key_words, key = self._way(_KEY, node_port=node_port)
+        return Phrase(f"{key_words} @{name}", (*key, Lookup(name, _KEY, to=0)))
+
+    def _draw(self, bucket: Bucket, at: int, to: int, *, node_port: bool) -> tuple[str, Code]:
+        """Draw an endpoint."""
+        first = LOCAL if bucket.local else 0
+        name = layout.NODE_PORT_ENDPOINTS if node_port else layout.ENDPOINTS
+        key_words, key = self._way(at, node_port=node_port)
+        slot = at + (2 if node_port else self._words + 2)
+        offset = f" offset {first}" if first else ""
+        drawn = f"{key_words} . numgen random mod {bucket.size}{offset} map @{name}"
+        return drawn, (*key, Random(bucket.size, slot, first), Lookup(name, at, to=to))
 
     def translate(self, bucket: Bucket, *, node_port: bool) -> Phrase:
         """Draw an endpoint and send the connection there."""
-        named, name = self._set(node_port=node_port)
-        drawn, draw = self._draw(bucket, 0)
-        words = f"dnat {self._ip} to {named} . {drawn}"
-        return Phrase(words, (*name, *draw, Translate(self._family, 0, self._words)))
+        drawn, draw = self._draw(bucket, 0, 0, node_port=node_port)
+        return Phrase(f"dnat {self._ip} to {drawn}", (*draw, Translate(self._family, 0, self._words)))
 
     def stay(self, bucket: Bucket, *, node_port: bool) -> Phrase:
         """Send the connection where its client's last one went, if that still is an endpoint."""
-        named, name = self._set(node_port=node_port)
-        at = self._words + 2
-        members = layout.STICKY_LOCAL_ENDPOINTS if bucket.local else layout.STICKY_ENDPOINTS
+        clients = layout.STICKY_NODE_PORT_CLIENTS if node_port else layout.STICKY_CLIENTS
+        members = _MEMBERS[node_port, bucket.local]
+        key_words, key = self._way(_KEY, node_port=node_port)
+        client = _KEY + (2 if node_port else self._words + 2)
+        beside = self._words + 2
+        # In front of the looked up endpoint, and over it, lie constants: see above.
+        covered = (Immediate(bytes(4 * min(4, beside - first)), first) for first in range(0, beside, 4))
         code: Code = (
-            *name,
-            self._source(at),
-            Lookup(layout.STICKY, 0, to=at),
+            *covered,
+            *key,
+            self._source(client),
+            Lookup(clients, _KEY, to=1),
+            *(self._port(beside) if node_port else self._address_and_port(beside)),
             Lookup(members, 0),
-            self._source(at),
-            Lookup(layout.STICKY, 0, to=_DRAWN),
-            Remember(layout.STICKY, "update", 0, bucket.sticky, _DRAWN),
-            Translate(self._family, _DRAWN, _DRAWN + self._words),
+            Translate(self._family, 1, self._words + 1),
         )
-        words = (
-            f"dnat {self._ip} to {named} . {self._ip} saddr map @{layout.STICKY} if @{members} timeout {bucket.sticky}s"
-        )
-        return Phrase(words, code)
+        return Phrase(f"dnat {self._ip} to {key_words} . {self._ip} saddr map @{clients} if @{members}", code)
+
+    def _address_and_port(self, at: int) -> Code:
+        """Load destination and port."""
+        return (self._destination(at), Payload("transport", 2, 2, at + self._words))
 
     def forget(self, *, node_port: bool) -> Phrase:
         """Forget where a client was sent: that is no endpoint any more."""
-        named, name = self._set(node_port=node_port)
-        at = self._words + 2
-        code = (*name, self._source(at), Remember(layout.STICKY, "delete", 0, 0, 0))
-        return Phrase(f"delete @{layout.STICKY} {{ {named} . {self._ip} saddr }}", code)
+        clients = layout.STICKY_NODE_PORT_CLIENTS if node_port else layout.STICKY_CLIENTS
+        key_words, key = self._way(0, node_port=node_port)
+        client = 2 if node_port else self._words + 2
+        # A map's element has data; those of one that goes do not matter.
+        code = (*key, self._source(client), *self._address_and_port(_DATA), Remember(clients, "delete", 0, 0, _DATA))
+        return Phrase(f"delete @{clients} {{ {key_words} . {self._ip} saddr }}", code)
 
-    def translate_and_remember(self, bucket: Bucket, *, node_port: bool) -> Phrase:
-        """Draw an endpoint, remember it for the client, and send the connection there."""
-        named, name = self._set(node_port=node_port)
-        drawn, draw = self._draw(bucket, _DRAWN)
+    def _asked_for(self, at: int, *, node_port: bool) -> tuple[str, Code]:
+        """Load what the connection's first packet was sent to."""
+        to_port = "meta l4proto . ct original proto-dst"
+        if node_port:
+            return to_port, (Meta("l4proto", at), Ct("original proto-dst", at + 1))
+        address: CtKey = "original ip daddr" if self._family == "ip" else "original ip6 daddr"
+        end = at + self._words
+        return f"ct {address} . {to_port}", (Ct(address, at), Meta("l4proto", end), Ct("original proto-dst", end + 1))
+
+    def to_remember(self, *, node_port: bool) -> Phrase:
+        """Go where is remembered what was drawn, if clients stay with it."""
+        name = layout.STICKY_NODE_PORTS if node_port else layout.STICKY_IPS
+        key_words, key = self._asked_for(_KEY, node_port=node_port)
+        flag = int(node_port)
         code: Code = (
-            *name,
-            *draw,
-            self._source(self._words + 2),
-            Remember(layout.STICKY, "update", 0, bucket.sticky, _DRAWN),
-            Translate(self._family, _DRAWN, _DRAWN + self._words),
+            Immediate(layout.words(flag, 0), 0),
+            *key,
+            Lookup(name, _KEY, to=1),
+            Dispatch(layout.REMEMBER, 0),
         )
-        words = f"dnat {self._ip} to {named} . {drawn} update @{layout.STICKY} timeout {bucket.sticky}s"
-        return Phrase(words, code)
+        return Phrase(f"{flag} . {key_words} map @{name} vmap @{layout.REMEMBER}", code)
+
+    def remember(self, seconds: int, *, node_port: bool) -> Phrase:
+        """Remember for the client where its connection goes now."""
+        clients = layout.STICKY_NODE_PORT_CLIENTS if node_port else layout.STICKY_CLIENTS
+        key_words, key = self._asked_for(0, node_port=node_port)
+        client = 2 if node_port else self._words + 2
+        code = (
+            *key,
+            self._source(client),
+            *self._address_and_port(_DATA),
+            Remember(clients, "update", 0, seconds, _DATA),
+        )
+        element = f"{key_words} . {self._ip} saddr timeout {seconds}s : {self._ip} daddr . th dport"
+        return Phrase(f"update @{clients} {{ {element} }}", code)
+
+
+_MEMBERS: Final = {
+    (False, False): layout.STICKY_ENDPOINTS,
+    (False, True): layout.STICKY_LOCAL_ENDPOINTS,
+    (True, False): layout.STICKY_NODE_PORT_ENDPOINTS,
+    (True, True): layout.STICKY_LOCAL_NODE_PORT_ENDPOINTS,
+}

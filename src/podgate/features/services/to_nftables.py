@@ -15,7 +15,7 @@ from typing import Final
 
 from podgate.features.services import layout
 from podgate.features.services.intent import FamilyIntent, NodeWide
-from podgate.features.services.layout import Bucket, buckets_in_use, items_of, own_endpoints
+from podgate.features.services.layout import Bucket, buckets_in_use, items_of, own_endpoints, sticky_seconds
 from podgate.features.services.phrases import (
     FROM_ELSEWHERE,
     FROM_THIS_NODE,
@@ -48,6 +48,10 @@ def table_name(proxy_name: str) -> str:
     return f"{TABLE}-{proxy_name}" if proxy_name else TABLE
 
 
+_Shape = tuple[NodeWide, tuple[Bucket, ...], tuple[int, ...]]
+"""What the chains depend on: the options, the buckets in use, and for how long clients stay with endpoints."""
+
+
 class Writer:
     """Writes the state of one family; remembers the elements that it made last (see ``Table``)."""
 
@@ -59,9 +63,10 @@ class Writer:
         self._masquerade_all = masquerade_all
         self._items = spread(items_of(masquerade_all=masquerade_all))
         self._buckets = counted(buckets_in_use(masquerade_all=masquerade_all))
+        self._sticky = counted(sticky_seconds)
         self._own = counted(own_endpoints)
         self._own_elements = mapped[Element, int, Data](_member)
-        self._written: tuple[NodeWide, tuple[Bucket, ...], tuple[Chain, ...]] | None = None
+        self._written: tuple[_Shape, tuple[Chain, ...]] | None = None
 
     def __call__(self, intent: FamilyIntent | None, proxy_name: str = "") -> State:
         """Give the state; a family that is off has no table."""
@@ -71,27 +76,29 @@ class Writer:
             return State.absent(self._family, name)
         if intent.node.masquerade_all != self._masquerade_all:
             self._forget(masquerade_all=intent.node.masquerade_all)
-        buckets = _with_variants(self._buckets(intent.ports))
+        buckets, seconds = _with_variants(self._buckets(intent.ports)), tuple(sorted(self._sticky(intent.ports)))
         elements: dict[str, Table[Element, Data]] = {
             **self._items(intent.ports),
             layout.OWN_ENDPOINTS: self._own_elements(self._own(intent.ports)),
             **_node_elements(intent.node),
-            layout.BUCKETS: Table.of({each.key: f"goto {each.chain}" for each in buckets}),
+            layout.BUCKETS: Table.of(dict(_bucket_elements(buckets))),
+            layout.REMEMBER: Table.of(dict(_remember_elements(seconds))),
         }
         return State(
             family=self._family,
             name=name,
             comment=_LEGEND,
             sets=layout.declarations(self._family),
-            chains=self._chains(intent.node, buckets),
+            chains=self._chains(intent.node, buckets, seconds),
             elements={name: held for name, held in elements.items() if held},
         )
 
-    def _chains(self, node: NodeWide, buckets: tuple[Bucket, ...]) -> tuple[Chain, ...]:
+    def _chains(self, *shape: *_Shape) -> tuple[Chain, ...]:
         """Give the chains, the same ones as long as nothing that they depend on changes."""
-        if self._written is None or self._written[:2] != (node, buckets):
-            self._written = (node, buckets, tuple(_Chains(self._family, node).all(buckets)))
-        return self._written[2]
+        if self._written is None or self._written[0] != shape:
+            node, buckets, seconds = shape
+            self._written = (shape, tuple(_Chains(self._family, node).all(buckets, seconds)))
+        return self._written[1]
 
 
 def _member(_element: bytes, _count: int) -> Data:
@@ -102,9 +109,24 @@ def _with_variants(used: Iterable[Bucket]) -> tuple[Bucket, ...]:
     """Give all buckets that need a chain: each with and without masquerade, and a sticky one's plain one."""
     found = set()
     for each in used:
-        for sticky in {0, each.sticky}:
+        for sticky in {False, each.sticky}:
             found |= {Bucket(each.size, each.local, masqueraded, sticky) for masqueraded in (False, True)}
     return tuple(sorted(found))
+
+
+def _bucket_elements(buckets: Iterable[Bucket]) -> Iterator[tuple[Element, Data]]:
+    """Give where each bucket leads: to its chain, and with masquerade to the one before that."""
+    for each in buckets:
+        yield layout.words(0, each.number), f"goto {each.chain}"
+        masqueraded = Bucket(each.size, each.local, masqueraded=True, sticky=each.sticky)
+        yield layout.words(1, each.number), f"goto {masqueraded.chain}"
+
+
+def _remember_elements(seconds: Iterable[int]) -> Iterator[tuple[Element, Data]]:
+    for each in seconds:
+        for node_port in (False, True):
+            chain = layout.remembering_chain(each, node_port=node_port)
+            yield layout.words(int(node_port), each), f"goto {chain}"
 
 
 def _node_elements(node: NodeWide) -> dict[str, Table[Element, Data]]:
@@ -129,7 +151,7 @@ class _Chains:
         self._node = node
         self._say = Speaker(family)
 
-    def all(self, buckets: Iterable[Bucket]) -> Iterator[Chain]:
+    def all(self, buckets: Iterable[Bucket], seconds: Iterable[int]) -> Iterator[Chain]:
         """Give every chain."""
         judge = NEW + go("jump new-connections")
         translate = go("jump services")
@@ -137,13 +159,25 @@ class _Chains:
         yield self._base("judge-own", Hook("filter", "output", BEFORE_DNAT), judge)
         yield self._base("translate-arriving", Hook("nat", "prerouting", DSTNAT), translate)
         yield self._base("translate-own", Hook("nat", "output", DSTNAT), translate)
-        yield Chain("leaving", tuple(self._leaving()), Hook("nat", "postrouting", SRCNAT))
+        remember = TRANSLATED + go("jump translated")
+        yield self._base("staying", Hook("nat", "input", SRCNAT), remember)
+        yield Chain(
+            "leaving", (remember.because("of every Service"), *self._leaving()), Hook("nat", "postrouting", SRCNAT)
+        )
+        yield Chain("translated", tuple(self._translated()))
         yield Chain("new-connections", tuple(self._new_connections()))
         yield Chain("new-to-node-ports", tuple(self._new_to_node_ports()))
         yield Chain("services", (*self._dispatch(node_port=False), self._to_node_ports("node-ports")))
         yield Chain("node-ports", tuple(self._dispatch(node_port=True)))
         for bucket in buckets:
             yield Chain(bucket.chain, tuple(self._bucket(bucket)))
+        for each in seconds:
+            for node_port in (False, True):
+                remember = self._say.remember(each, node_port=node_port)
+                yield Chain(
+                    layout.remembering_chain(each, node_port=node_port),
+                    (remember.because(f"sessionAffinity ClientIP, for {each} s"),),
+                )
 
     @staticmethod
     def _base(name: str, hook: Hook, only: Phrase) -> Chain:
@@ -155,6 +189,11 @@ class _Chains:
         yield (TRANSLATED + self._say.from_itself() + MASQUERADE).because(
             "an endpoint that reached itself would answer itself"
         )
+
+    def _translated(self) -> Iterator[Rule]:
+        for node_port in (False, True):
+            remember = self._say.to_remember(node_port=node_port)
+            yield remember.because("the client stays with what was drawn")
 
     def _outside(self) -> Phrase:
         """Match traffic from outside the cluster: neither Pods' nor this node's own."""
@@ -226,10 +265,7 @@ class _Chains:
             yield say.stay(bucket, node_port=node_port).because("the client's last endpoint, if it still is one")
         for node_port in ways:
             yield say.forget(node_port=node_port).because("it is none any more")
-        for node_port in ways:
-            yield say.translate_and_remember(bucket, node_port=node_port).because(_to(bucket, node_port=node_port))
-        without = Bucket(bucket.size, bucket.local)
-        yield go(f"goto {without.chain}").because("no room to remember the client")
+        yield go(f"goto {Bucket(bucket.size, bucket.local).chain}").because("it is remembered when it leaves")
 
 
 def _to(bucket: Bucket, *, node_port: bool) -> str:

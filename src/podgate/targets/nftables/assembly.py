@@ -43,7 +43,8 @@ _REGISTERS: Final = 16
 
 _BASES: Final = {"network": 1, "transport": 2}
 _META: Final = {"mark": 3, "iifname": 6, "oifname": 7, "nfproto": 15, "l4proto": 16}
-_CT: Final = {"state": 0, "status": 2}
+_CT: Final = {"state": 0, "status": 2, "original proto-dst": 12, "original ip daddr": 20, "original ip6 daddr": 22}
+_CT_ORIGINAL: Final = 0
 _FIB_FLAGS: Final = {"saddr": 1, "daddr": 2}
 _FIB_ADDRESS_TYPE: Final = 3
 _NUMGEN_RANDOM: Final = 1
@@ -106,7 +107,8 @@ def _set_mark(each: SetMark) -> bytes:
 
 
 def _ct(each: Ct) -> bytes:
-    return _register(1, each.to) + _number(2, _CT[each.key])
+    direction = attribute(3, bytes((_CT_ORIGINAL,))) if each.key.startswith("original") else b""
+    return _register(1, each.to) + _number(2, _CT[each.key]) + direction
 
 
 def _address_kind(each: AddressKind) -> bytes:

@@ -16,7 +16,7 @@ Register = int
 """The number of a 4-byte register, 0 to 15 (NFT_REG32_00 … NFT_REG32_15). Longer values go on in the next ones."""
 
 MetaKey = Literal["l4proto", "mark", "iifname", "oifname", "nfproto"]
-CtKey = Literal["state", "status"]
+CtKey = Literal["state", "status", "original ip daddr", "original ip6 daddr", "original proto-dst"]
 
 
 class Payload(Frozen, frozen=True, tag=True):
@@ -42,7 +42,11 @@ class SetMark(Frozen, frozen=True, tag=True):
 
 
 class Ct(Frozen, frozen=True, tag=True):
-    """Load what connection tracking knows: a bit field of 4 bytes in host order."""
+    """Load what connection tracking knows.
+
+    ``state`` and ``status`` are bit fields of 4 bytes in host order; the others are of the connection's first packet, as
+    its sender addressed it: the destination, and the destination's port (2 bytes).
+    """
 
     key: CtKey
     to: Register
