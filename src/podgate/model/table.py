@@ -7,7 +7,7 @@ whole shard is skipped; a fresh operator on the same input gives an equal table 
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping
 from itertools import compress
 from operator import is_not
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -103,6 +103,10 @@ class Table(Mapping[K, V]):
     def __len__(self) -> int:
         return self._length
 
+    def items(self) -> ItemsView[K, V]:
+        """Give the entries; without a look-up for each, which is felt at 100,000."""
+        return _Items(self)
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -117,6 +121,16 @@ class Table(Mapping[K, V]):
 
     def __repr__(self) -> str:
         return f"Table({dict(self)!r})"
+
+
+class _Items(ItemsView[K, V]):
+    """The entries of a table, shard by shard."""
+
+    _mapping: Table[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        for shard in self._mapping._shards:  # noqa: SLF001
+            yield from shard.items()
 
 
 def _differing(old: Table[K, V], new: Table[K, W]) -> Iterator[tuple[int, dict[K, V], dict[K, W]]]:

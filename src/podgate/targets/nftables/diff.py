@@ -5,7 +5,7 @@ Invariant: what did not change is not in the plan, so it keeps its counters; a p
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from heapq import nsmallest
 from operator import itemgetter
@@ -72,13 +72,16 @@ class Plan(Frozen, frozen=True):
 
 def same_declaration(have: Set, want: Set) -> bool:
     """Say whether a set that was read is as declared. nft adds the timeout flag and, to dynamic sets, a size."""
-    flags = set(want.flags) | ({"timeout"} if want.timeout else set())
-    return (
+    return have == want or (
         (have.key, have.data, have.timeout) == (want.key, want.data, want.timeout)
         and comment_text(have.comment) == comment_text(want.comment)
-        and set(have.flags) == flags
+        and set(have.flags) | _implied(have) == set(want.flags) | _implied(want)
         and want.size in (0, have.size)
     )
+
+
+def _implied(declared: Set) -> set[str]:
+    return {"timeout"} if declared.timeout else set()
 
 
 def diff(have: State, want: State) -> Plan:
@@ -229,8 +232,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield f"  - {set_text(declared)}"
     for declared in want.sets if plan.whole else plan.new_sets:
         yield f"  + {set_text(declared)}"
-        added = tuple(want.elements_of(declared.name).items())
-        yield from _element_lines(declared, ElementChange(added=added))
+        yield from _some_elements("+", declared, want.elements_of(declared.name).items())
     sets = {declared.name: declared for declared in want.sets}
     for name, change in plan.elements.items():
         yield from _element_lines(sets[name], change)
@@ -238,13 +240,18 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _element_lines(declared: Set, change: ElementChange) -> Iterator[str]:
-    for sign, elements in (("-", change.removed), ("+", change.added)):
-        if elements:
-            shown = element_texts(declared, nsmallest(_SHOWN_ELEMENTS, elements, key=itemgetter(0)))
-            if len(elements) > _SHOWN_ELEMENTS:
-                shown.append("…")
-            noun = "element" if len(elements) == 1 else "elements"
-            yield f"  {sign} {len(elements)} {noun} in {declared.name}: {', '.join(shown)}"
+    yield from _some_elements("-", declared, change.removed)
+    yield from _some_elements("+", declared, change.added)
+
+
+def _some_elements(sign: str, declared: Set, elements: Collection[tuple[Element, Data]]) -> Iterator[str]:
+    """Show the first few elements, by their keys; the data have no order, as a verdict and bytes."""
+    if elements:
+        shown = element_texts(declared, nsmallest(_SHOWN_ELEMENTS, elements, key=itemgetter(0)))
+        if len(elements) > _SHOWN_ELEMENTS:
+            shown.append("…")
+        noun = "element" if len(elements) == 1 else "elements"
+        yield f"  {sign} {len(elements)} {noun} in {declared.name}: {', '.join(shown)}"
 
 
 def _chain_lines(plan: Plan) -> Iterator[str]:

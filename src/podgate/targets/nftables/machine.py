@@ -32,6 +32,7 @@ from podgate.targets.nftables.code import (
     Rejecting,
     Remember,
     SetMark,
+    Swap,
     Translate,
 )
 from podgate.targets.nftables.elements import PROTOCOLS, TYPES, Data, Element, key_size
@@ -136,6 +137,10 @@ class Machine:
                 return None
             case SetMark(source):
                 self.mark = int.from_bytes(self._read(source, _WORD), sys.byteorder)
+                return None
+            case Swap(register):
+                value = int.from_bytes(self._read(register, _WORD), sys.byteorder)
+                self._write(register, value.to_bytes(_WORD, "big"))
                 return None
             case Ct(key, to):
                 return self._ct(key, to)
