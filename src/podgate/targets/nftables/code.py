@@ -44,7 +44,7 @@ class SetMark(Frozen, frozen=True, tag=True):
 class Ct(Frozen, frozen=True, tag=True):
     """Load what connection tracking knows.
 
-    ``state`` and ``status`` are bit fields of 4 bytes in host order; the others are of the connection's first packet, as
+    ``state`` and ``status`` are bit fields of 4 bytes in host order. The others are of the first packet, as
     its sender addressed it: the destination, and the destination's port (2 bytes).
     """
 
