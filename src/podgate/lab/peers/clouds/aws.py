@@ -32,7 +32,8 @@ class Aws(Cloud):
         self._hops = hop_limit
         self._tokens: set[str] = set()
         words = self.secrets
-        credentials = {"Code": "Success", "AccessKeyId": "AKIA", "SecretAccessKey": words["role-credentials"]}
+        usual = {"Code": "Success", "AccessKeyId": "AKIA", "Token": "session", "Expiration": "2099-01-01T00:00:00Z"}
+        credentials = {**usual, "SecretAccessKey": words["role-credentials"]}
         own = {**credentials, "SecretAccessKey": words["identity-credentials"]}
         self._pages = {
             "/": "latest\n2021-03-23",
@@ -62,7 +63,9 @@ class Aws(Cloud):
             return Reply(401, b"Unauthorized", (("Server", "EC2ws"),))
         if asked.method not in ("GET", "HEAD"):
             return Reply(405)
-        page = self._pages.get(asked.path, self._pages.get(asked.path + "/"))
+        # A value is given with a slash behind its path as well: botocore asks so for the zone.
+        paths = (asked.path, f"{asked.path}/", asked.path.removesuffix("/"))
+        page = next((self._pages[path] for path in paths if path in self._pages), None)
         if page is None:
             return Reply(404, b"Not Found", (("Server", "EC2ws"),))
         return Reply(200, page.encode(), (("Content-Type", "text/plain"), ("Server", "EC2ws")))

@@ -97,7 +97,8 @@ class Gce(Cloud):
                 return Hold()
             if int(seconds) > 0:
                 return Hold(float(seconds))
-        json_body = asked.query.get("recursive", "").lower() in _TRUE and query.get("alt") != "text"
+        is_recursive = query.get("recursive", "").lower() in _TRUE and query.get("alt") != "text"
+        json_body = is_recursive or asked.path.endswith("/token")
         return _reply(200, text, ("ETag", tag), content="application/json" if json_body else "application/text")
 
     def _written(self, asked: Asked, words: list[str]) -> Reply:
