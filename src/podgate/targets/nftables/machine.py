@@ -32,7 +32,6 @@ from podgate.targets.nftables.code import (
     Rejecting,
     Remember,
     SetMark,
-    Swap,
     Translate,
 )
 from podgate.targets.nftables.elements import PROTOCOLS, TYPES, Data, Element, key_size
@@ -52,6 +51,7 @@ _CONNTRACK: Final = -200
 _ECHO_REQUEST: Final = {4: b"\x08\x00\xf7\xff", 6: b"\x80\x00"}
 _STOP: Final = "stop"
 _DESTINATION_HOOKS: Final = ("prerouting", "output")
+_SOURCE_HOOKS: Final = ("postrouting", "input")
 
 
 class Fork(Exception):  # noqa: N818 - no error: the packet's way parts here
@@ -113,7 +113,7 @@ class Machine:
         """Leave a hook: where nobody translated, the kernel notes that too (a null binding)."""
         if hook in _DESTINATION_HOOKS:
             self._status |= _CT_DST_NAT_DONE
-        elif hook == "postrouting":
+        elif hook in _SOURCE_HOOKS:
             self._status |= _CT_SRC_NAT_DONE
 
     def knows_translation(self, hook: str) -> bool:
@@ -137,10 +137,6 @@ class Machine:
                 return None
             case SetMark(source):
                 self.mark = int.from_bytes(self._read(source, _WORD), sys.byteorder)
-                return None
-            case Swap(register):
-                value = int.from_bytes(self._read(register, _WORD), sys.byteorder)
-                self._write(register, value.to_bytes(_WORD, "big"))
                 return None
             case Ct(key, to):
                 return self._ct(key, to)
@@ -214,7 +210,7 @@ class Machine:
         return number
 
     def _payload(self, base: str, offset: int, length: int) -> bytes:
-        header, known = self._network() if base == "network" else self._transport()
+        header, known = self._network() if base == "network" else self._transport(self.dport)
         places = range(offset, offset + length)
         if not known.issuperset(places):
             raise ValueError(f"the fake does not know bytes {offset} to {offset + length - 1} of the {base} header")
@@ -227,11 +223,11 @@ class Machine:
             return bytes(9) + protocol + bytes(2) + addresses, {9, *range(12, 20)}
         return bytes(6) + protocol + bytes(1) + addresses, {6, *range(8, 40)}  # RFC 8200
 
-    def _transport(self) -> tuple[bytes, set[int]]:
+    def _transport(self, dport: int) -> tuple[bytes, set[int]]:
         if self._packet.protocol in ("icmp", "icmpv6"):
             header = _ECHO_REQUEST[self.destination.version]
         else:
-            header = self._packet.sport.to_bytes(2, "big") + self.dport.to_bytes(2, "big")
+            header = self._packet.sport.to_bytes(2, "big") + dport.to_bytes(2, "big")
         return header, set(range(len(header)))
 
     def _meta(self, key: str) -> bytes:
@@ -248,13 +244,21 @@ class Machine:
                 return _name("" if self._hook in ("prerouting", "input") else self._packet.out_interface)
 
     def _ct(self, key: str, to: Register) -> str | None:
-        if self.passing.hook in _DESTINATION_HOOKS and self.passing.priority <= _CONNTRACK and not self._status:
-            if key == "status":
-                return _STOP
-            value = _CT_STATE_INVALID
-        else:
-            value = _CT_STATE_NEW if key == "state" else self._status
-        self._write(to, _host(value))
+        known = self.passing.hook not in _DESTINATION_HOOKS or self.passing.priority > _CONNTRACK or self._status
+        if not known and key != "state":
+            return _STOP
+        match key:
+            case "state":
+                value = _host(_CT_STATE_NEW if known else _CT_STATE_INVALID)
+            case "status":
+                value = _host(self._status)
+            case "original proto-dst":
+                value = self._transport(self._packet.dport)[0][2:4]
+            case _:
+                value = self._packet.destination.packed
+        if key.startswith("original ip") and ("ip6" in key) != (self._packet.destination.version == 6):
+            return _STOP
+        self._write(to, value)
         return None
 
     def _set(self, name: str) -> Set:

@@ -7,7 +7,7 @@ nft looks for them, so ``nft list table`` shows them.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -33,6 +33,7 @@ from podgate.linux.nftables_elements import Shape
 from podgate.model.machine import Family
 from podgate.targets.nftables.assembly import assembled, comment_userdata, rule_comment
 from podgate.targets.nftables.elements import TYPES, key_size
+from podgate.targets.nftables.listable import Width, check_listable
 from podgate.targets.nftables.stages import Pairs, Stage
 from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text
 
@@ -66,7 +67,8 @@ def fill(batch: Batch, stage: Stage, want: State) -> None:
     batch.extend(writer.declaration(declared) for declared in stage.new_sets)
     for name, elements in stage.added.items():
         batch.add(want.name, name, _in_order(sets[name], elements), shape(sets[name]))
-    batch.extend(writer.rule(chain, number) for chain in stage.filled for number in range(len(chain.rules)))
+    widths = {declared.name: _width(declared) for declared in want.sets} if stage.filled else {}
+    batch.extend(writer.rule(chain, number, widths) for chain in stage.filled for number in range(len(chain.rules)))
 
 
 def _in_order(declared: Set, elements: Pairs) -> Sequence[tuple[bytes, bytes | str]]:
@@ -116,11 +118,15 @@ class _Writer:
             body += nested(4, place) + _number(5, _POLICIES[chain.hook.policy]) + text(7, chain.hook.type)
         return Part(NEW_CHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
 
-    def rule(self, chain: Chain, number: int) -> Part:
+    def rule(self, chain: Chain, number: int, widths: Mapping[str, Width]) -> Part:
         """Append a rule to its chain."""
         rule: Rule = chain.rules[number]
-        code = nested(4, assembled(rule.code))
-        body = self._place + text(2, chain.name) + code + attribute(7, rule_comment(rule.mark))
+        try:
+            check_listable(rule.code, widths)
+            code = assembled(rule.code)
+        except ValueError as problem:
+            raise ValueError(f"rule {number + 1} of chain {chain.name} ({rule.text}): {problem}") from problem
+        body = self._place + text(2, chain.name) + nested(4, code) + attribute(7, rule_comment(rule.mark))
         return Part(NEW_RULE, NLM_F_CREATE | _APPENDED, body, f"rule {number + 1} of chain {chain.name} ({rule.text})")
 
     def declaration(self, declared: Set) -> Part:
@@ -141,6 +147,11 @@ class _Writer:
         body += attribute(11, struct.pack(">Q", declared.timeout * 1000)) if declared.timeout else b""
         kind = "map" if declared.data else "set"
         return Part(NEW_SET, NLM_F_CREATE, body + attribute(13, _set_userdata(declared)), f"{kind} {declared.name}")
+
+
+def _width(declared: Set) -> Width:
+    size = shape(declared)
+    return Width(-(-size.key_bytes // 4), -(-size.data_bytes // 4))
 
 
 def _data_type(data: Sequence[str]) -> bytes:

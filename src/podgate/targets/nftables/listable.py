@@ -1,0 +1,100 @@
+"""listable: whether nft can list a rule whose code it did not write.
+
+Here: what nft, as it reads a rule back, takes each register for. Not here: what code does (machine.py). Pure.
+Invariant: of code that passes, nft finds a value in every place of every key, so that it neither aborts nor dies.
+
+nft reads expressions back into a language in which the data of a map cannot be part of a key. It notes the first
+register of each load alone. The data of a map count as something of no length there, and nft aborts when it meets them
+in a key (``Assertion consumed > 0``, 1.0.6 and later); where it noted nothing it dies. What helps is a
+constant that is loaded before: one so long that it lies in the place of the data too (nft takes the constant for the
+key), or one for each register but the first in which the data will be.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from podgate.targets.nftables.code import (
+    Bitwise,
+    Code,
+    Ct,
+    Dispatch,
+    Expression,
+    Immediate,
+    Lookup,
+    Meta,
+    Payload,
+    Register,
+    Remember,
+)
+
+_WORD: Final = 4
+_LONG: Final = {"iifname": 4, "oifname": 4, "original ip6 daddr": 4}
+
+
+class Width(NamedTuple):
+    """How many registers a set's key and a map's data take."""
+
+    key: int
+    data: int = 0
+
+
+def check_listable(code: Code, widths: Mapping[str, Width]) -> None:
+    """See that nft can list a rule.
+
+    Args:
+        code: the rule's code.
+        widths: of the table's sets and maps, by name.
+
+    Raises:
+        ValueError: it cannot; or the rule names a set that is not there.
+    """
+    seen: dict[Register, int] = {}  # so many registers of a value; 0 for data of a map
+    for each in code:
+        for first, count in _keys(each, widths):
+            _check_key(seen, first, count)
+        if isinstance(each, Bitwise):
+            if each.source not in seen:
+                raise ValueError(f"nft could not list it: it would find nothing in register {each.source}")
+            seen[each.to] = seen[each.source]
+        elif isinstance(each, Lookup) and each.to is not None:
+            seen[each.to] = 0
+        elif hasattr(each, "to") and each.to is not None:
+            seen[each.to] = _count(each)
+
+
+def _check_key(seen: Mapping[Register, int], first: Register, count: int) -> None:
+    number = first
+    while number < first + count:
+        if not seen.get(number):
+            what = "data of a map" if number in seen else "nothing"
+            raise ValueError(
+                f"nft could not list it: in register {number} of a key from {first} on it would find {what}; "
+                "load a constant there before the look-up, long enough to begin the key"
+            )
+        number += seen[number]
+    if number != first + count:
+        raise ValueError(f"nft could not list it: what it finds in the registers from {first} on is not {count} long")
+
+
+def _keys(each: Expression, widths: Mapping[str, Width]) -> Iterator[tuple[Register, int]]:
+    """Give where the keys and data that an expression hands to a set begin, and how many registers they take."""
+    if not isinstance(each, Lookup | Dispatch | Remember):
+        return
+    if each.name not in widths:
+        raise ValueError(f"there is no set or map {each.name}")
+    yield each.source, widths[each.name].key
+    if isinstance(each, Remember) and each.data is not None:
+        yield each.data, widths[each.name].data
+
+
+def _count(each: Expression) -> int:
+    """Give how many registers an expression loads."""
+    match each:
+        case Payload(_, _, length):
+            return -(-length // _WORD)
+        case Immediate(data):
+            return -(-len(data) // _WORD)
+        case Meta(key) | Ct(key):
+            return _LONG.get(key, 1)
+        case _:
+            return 1
