@@ -30,6 +30,7 @@ SettingsT = TypeVar("SettingsT", bound=Frozen)
 FEATURES: Final = {
     "masquerade": ("podgate.features.masquerade.feature", "decides which Pod traffic leaves with the node's address"),
     "metadata": ("podgate.features.metadata.feature", "keeps the node's credentials out of Pods' reach"),
+    "services": ("podgate.features.services.feature", "leads connections to Services to their endpoints"),
 }
 """Feature name to the module that declares it, and its summary (so that --help imports none of them)."""
 

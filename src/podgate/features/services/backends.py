@@ -7,6 +7,7 @@ Invariant: a family that is off, or a back end that is not chosen, has a state i
 from typing import Final
 
 from podgate.features.services.intent import FAMILIES, Intent
+from podgate.features.services.settings import Settings
 from podgate.features.services.to_nftables import Writer
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
@@ -20,11 +21,13 @@ class States(Frozen, frozen=True):
     """What services wants.
 
     Attributes:
+        settings: the options.
         intent: what all of it is made of.
         ip: our nftables table.
         ip6: the same for IPv6.
     """
 
+    settings: Settings
     intent: Intent
     ip: NftablesState
     ip6: NftablesState
@@ -37,10 +40,11 @@ class States(Frozen, frozen=True):
 class StatesWriter:
     """Writes the states; remembers what its writers do."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._nftables = {family: Writer(family) for family in FAMILIES}
 
     def __call__(self, intent: Intent) -> States:
         """Give the states."""
         ip, ip6 = (self._nftables[family](intent.of(family), intent.proxy_name) for family in FAMILIES)
-        return States(intent, ip, ip6)
+        return States(self._settings, intent, ip, ip6)

@@ -9,15 +9,22 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from podgate.features.services import check as checking
 from podgate.features.services.backends import NFTABLES, States, StatesWriter
 from podgate.features.services.compile import Compiler, watches
+from podgate.features.services.explain import answer_json, answer_line, destination_of, explain
 from podgate.features.services.intent import FAMILIES
+from podgate.features.services.node import here_of
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_conntrack import FlowJudge, judge_of
 from podgate.features.services.to_nftables import table_name
 from podgate.joints import Answered, Compiled, Inputs, Look, Sample, Step
 from podgate.model.files import FileWatch
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.pods import POD
 from podgate.model.machine import Family
+from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.targets.conntrack.sweep import Own, UdpSweep
 from podgate.targets.nftables.apply import NftablesTarget
@@ -32,8 +39,12 @@ class Services:
     settings = Settings
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
-        """Need Services and EndpointSlices for this proxy, this node, and the ranges of cluster IPs."""
-        return watches(settings, node_name)
+        """Need Services and EndpointSlices for this proxy, this node, and the ranges of cluster IPs.
+
+        Questions may name a Pod, so they need Pods; an agent does not.
+        """
+        pods = () if node_name else (Watch(POD),)
+        return (*watches(settings, node_name), *pods)
 
     def files(self, settings: Settings) -> tuple[FileWatch, ...]:  # noqa: ARG002 - none
         """Need none."""
@@ -41,7 +52,7 @@ class Services:
 
     def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[States]]:
         """Give the compiler."""
-        return Compiler(settings, StatesWriter())
+        return Compiler(settings, StatesWriter(settings))
 
     def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
         """Write one table per family."""
@@ -73,15 +84,38 @@ class Services:
 
     def add_questions(self, parser: argparse.ArgumentParser) -> None:
         """Ask for destinations, and for who sends."""
-        raise NotImplementedError
+        parser.add_argument(
+            "destination",
+            nargs="+",
+            metavar="ADDRESS:PORT[/PROTOCOL]",
+            help="where the connection goes, as 10.96.0.10:53/udp or [fd00::a]:443",
+        )
+        parser.add_argument(
+            "--from",
+            dest="sender",
+            metavar="[NS/]POD|node|ADDRESS",
+            help="who opens it (default: some Pod of this node)",
+        )
 
     def explain(self, asked: argparse.Namespace, compiled: Compiled[States], look: Look) -> Answered:
         """Say what happens to connections to some addresses."""
-        raise NotImplementedError
+        inputs, settings = look.inputs, compiled.states.settings
+        name = settings.node_name or inputs.machine.node_name
+        here = here_of(name, inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, name)), inputs.machine)
+        answers = [
+            explain(compiled.states.intent, inputs, here, destination_of(text), asked.sender)
+            for text in asked.destination
+        ]
+        return Answered("\n".join(map(answer_line, answers)), [answer_json(answer) for answer in answers])
 
     def check(self, compiled: Compiled[States], look: Look) -> Answered:
-        """Give findings from the objects."""
-        raise NotImplementedError
+        """Give findings from the objects and options."""
+        findings = checking.check(compiled.states.intent, look.inputs, compiled.states.settings)
+        warnings = tuple(problem for problems in compiled.problems.values() for problem in problems)
+        rows = [_finding_json(problem, look) for problem in dict.fromkeys((*warnings, *findings))]
+        lines = ["{place}: {reason}: {message}".format(**row) for row in rows]
+        lines.append(f"{len(rows)} finding{'' if len(rows) == 1 else 's'}")
+        return Answered("\n".join(lines), {"findings": rows}, 1 if rows else 0)
 
 
 FEATURE = Services()
@@ -100,3 +134,14 @@ def _nftables_step(family: Family, table: str) -> Step[States, Any, Any]:
 def _judge(family: Family, before: States | None, after: States, own: Own) -> FlowJudge | None:
     intent = after.intent.of(family)
     return None if intent is None else judge_of(None if before is None else before.intent.of(family), intent, own)
+
+
+def _finding_json(problem: Problem, look: Look) -> dict[str, str]:
+    option = problem.ref == checking.OPTIONS
+    return {
+        "object": str(problem.ref),
+        "field": problem.field,
+        "place": problem.field if option else look.where(problem.ref, problem.field),
+        "reason": problem.reason,
+        "message": problem.message,
+    }

@@ -1,0 +1,99 @@
+"""The real kube-proxy on a node of a service lab, fed by a real API server: what podgate's answers are compared with.
+
+Here: its configuration, the way from the node's namespace to the API server, starting and ending it.
+Not here: building it (controlplane.py), objects and packets (the tests).
+Invariant: it ends with the body, and with the thread that started it; nothing of it reaches the machine's own network.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from podgate.lab.kuberelay import Entrance, Relay
+from podgate.linux.namespaces import inside_network, open_namespace
+from tests.support.cluster import ControlPlane
+from tests.support.controlplane import build
+from tests.support.netns import NetNamespace
+from tests.support.poll import poll
+
+HEALTH: Final = "10256"
+
+UNTOUCHED: Final = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
+"""Connection tracking as it is: its limits cannot be written outside of the first network namespace."""
+
+
+def configuration(node: str, mode: str, kubeconfig: Path, **more: Any) -> dict[str, Any]:
+    """Give a KubeProxyConfiguration; ``more`` are further fields, which win."""
+    quick = {"minSyncPeriod": "0.1s", "syncPeriod": "30s"}
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "hostnameOverride": node,
+        "mode": mode,
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "healthzBindAddress": f"0.0.0.0:{HEALTH}",
+        "metricsBindAddress": "127.0.0.1:10249",
+        "conntrack": UNTOUCHED,
+        **more,
+        "nftables": {**quick, **more.get("nftables", {})},
+        "iptables": {**quick, **more.get("iptables", {})},
+    }
+
+
+@contextmanager
+def relay(plane: ControlPlane, node: NetNamespace) -> Iterator[None]:
+    """Make the API server's port on loopback reachable on the node's loopback, for the body."""
+    machine = open_namespace("net", "thread-self")
+    entrance = Entrance("127.0.0.1", plane.ports.api)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(Relay((entrance.address, entrance.port), machine).run(node.descriptor, entrance))
+
+    def serve() -> None:
+        try:
+            loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        os.close(machine)
+
+
+@contextmanager
+def kube_proxy(node: NetNamespace, config: Mapping[str, Any], folder: Path) -> Iterator[Path]:
+    """Run kube-proxy in a node's namespace for the body, which begins when it has written its rules; gives its log."""
+    file, log = folder / "kube-proxy.json", folder / "kube-proxy.log"
+    file.write_text(json.dumps(config))
+    program = str(build() / "kube-proxy")
+    with inside_network(node.descriptor), log.open("ab") as output:
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", program, "--config", str(file), "--v", "2"],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/",
+        )  # fmt: skip
+    try:
+        poll(lambda: process.poll() is not None or _healthy(node))
+        assert process.poll() is None, log.read_text()
+        yield log
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _healthy(node: NetNamespace) -> bool:
+    return node.run("curl", "-sm2", "-o", "/dev/null", "-w", "%{http_code}", _PAGE, check=False) == "200"
+
+
+_PAGE: Final = f"http://127.0.0.1:{HEALTH}/healthz"

@@ -1,0 +1,270 @@
+"""Service traffic with real packets: a lab's network in this process, servers on endpoints, and many probes at once.
+
+Here: the network (the lab's own, lab/network.py), servers that say who they are and whom they saw, probes.
+Not here: rules, which an agent writes inside a node's namespace; what is expected (the tests).
+Invariant: no two probes share a source port, so no connection that the kernel remembers answers for another; and the
+namespaces go with their last descriptor, whatever happens to the test.
+"""
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Final, Literal, NamedTuple
+
+from podgate.lab.network import Topology, network
+from podgate.lab.wire import Wire
+from podgate.linux.namespaces import inside_network
+from tests.support.netns import NetNamespace
+
+Protocol = Literal["tcp", "udp"]
+
+_FIRST_PORT: Final = 10_000
+_LAST_PORT: Final = 29_999
+"""Source ports: below the node ports, which a node's own probes must not take."""
+
+_AGAIN: Final = 0.5
+"""Seconds until an unanswered datagram is sent again: a new device may lose its first ones."""
+
+_REFUSED: Final = (errno.ECONNREFUSED,)
+_UNREACHABLE: Final = (errno.EHOSTUNREACH, errno.ENETUNREACH)
+
+
+class Probe(NamedTuple):
+    """One message to send.
+
+    Attributes:
+        origin: the namespace that it comes from, as ``pod/default/client``.
+        address: where it goes.
+        source: the address that it is sent from; empty: the kernel's choice.
+    """
+
+    origin: str
+    address: str
+    protocol: Protocol
+    port: int
+    source: str = ""
+
+
+class Seen(NamedTuple):
+    """What came of a probe.
+
+    Attributes:
+        verdict: ``answered``, ``refused`` (reset or port unreachable), ``unreachable`` or ``silent``.
+        endpoint: who answered, as ``10.16.1.6:80`` or ``[fd00::6]:80``.
+        source: the address that it saw.
+    """
+
+    verdict: Literal["answered", "refused", "unreachable", "silent"]
+    endpoint: str = ""
+    source: str = ""
+
+
+def endpoint(address: str, port: int) -> str:
+    """Show an address with a port."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET if ip_address(address).version == 4 else socket.AF_INET6
+
+
+_KINDS: Final = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
+
+
+class Servers:
+    """Answer each connection and datagram with a line: the endpoint, and the source that it saw."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._stop = socket.socketpair()
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def listen(self, namespace: int, address: str, protocol: Protocol, port: int) -> None:
+        """Serve at an endpoint, in the network namespace of that descriptor."""
+        with inside_network(namespace):
+            listening = socket.socket(_family(address), _KINDS[protocol])
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind((address, port))
+        if protocol == "tcp":
+            listening.listen(512)
+        self._selector.register(listening, selectors.EVENT_READ, endpoint(address, port))
+        self._stop.send(b".")  # so that the thread looks at it
+
+    def close(self) -> None:
+        self._stop.close()
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            assert isinstance(key.fileobj, socket.socket)
+            key.fileobj.close()
+        self._selector.close()
+
+    def _serve(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
+                if ready is self._wake:
+                    if not ready.recv(100):
+                        return
+                    continue
+                with contextlib.suppress(OSError):
+                    _answer(ready, key.data)
+
+
+def _answer(ready: socket.socket, name: str) -> None:
+    if ready.type == socket.SOCK_DGRAM:
+        _, peer = ready.recvfrom(100)
+        ready.sendto(f"{name} {peer[0]}".encode(), peer)
+    else:
+        connection, peer = ready.accept()
+        with connection:
+            connection.sendall(f"{name} {peer[0]}".encode())
+
+
+class _Asking:
+    """A probe under way."""
+
+    def __init__(self, probe: Probe, namespace: int, port: int) -> None:
+        self.probe = probe
+        family = _family(probe.address)
+        with inside_network(namespace):
+            self.socket = socket.socket(family, _KINDS[probe.protocol])
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind((probe.source or ("" if family == socket.AF_INET else "::"), port))
+        self.connected = False
+        self.sent = 0.0
+
+    def begin(self) -> Seen | None:
+        """Connect; what comes of it at once, if anything does."""
+        try:
+            self.socket.connect((self.probe.address, self.probe.port))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            return _failed(error)
+        return self.again()
+
+    def again(self) -> Seen | None:
+        """Send the datagram (once more)."""
+        self.sent = time.monotonic()
+        if self.probe.protocol == "udp":
+            try:
+                self.socket.send(b"who")
+            except OSError as error:
+                return _failed(error)
+        return None
+
+    def ready(self) -> Seen | None:
+        """Take what is there."""
+        try:
+            said = self.socket.recv(200).decode()
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            return _failed(error)
+        name, _, source = said.partition(" ")
+        return Seen("answered", name, source) if name else Seen("refused")
+
+
+def _failed(error: OSError) -> Seen:
+    if error.errno in _REFUSED:
+        return Seen("refused")
+    if error.errno in _UNREACHABLE:
+        return Seen("unreachable")
+    if error.errno == errno.EPERM:  # how a node hears that its own datagram was dropped on its way out
+        return Seen("silent")
+    raise error
+
+
+class ServiceLab:
+    """The network with its servers.
+
+    Attributes:
+        descriptors: the network namespaces by name: ``node/…``, ``pod/…``, ``host/…``.
+    """
+
+    def __init__(self, wire: Wire, servers: Servers) -> None:
+        self.descriptors: Mapping[str, int] = {name: box.network for name, box in wire.sandboxes.items()}
+        self.servers = servers
+        self._ports = itertools.cycle(range(_FIRST_PORT, _LAST_PORT))
+
+    def run(self, namespace: str, *command: str, text: str = "") -> str:
+        """Run a command in a namespace."""
+        return self.namespace(namespace).run(*command, text=text)
+
+    def namespace(self, name: str) -> NetNamespace:
+        """Give a namespace as other tests' tools want it; it is the lab's, who closes it."""
+        found = NetNamespace.__new__(NetNamespace)
+        found.descriptor = self.descriptors[name]
+        return found
+
+    def ask(self, probes: Sequence[Probe], seconds: float) -> list[Seen]:
+        """Send all probes at once, and give what came of each within that time."""
+        asking = [_Asking(probe, self.descriptors[probe.origin], next(self._ports)) for probe in probes]
+        seen: dict[int, Seen] = {}
+        with selectors.DefaultSelector() as selector:
+            for index, one in enumerate(asking):
+                selector.register(one.socket, selectors.EVENT_READ, index)
+                if (found := one.begin()) is not None:
+                    seen[index] = found
+                    selector.unregister(one.socket)
+            deadline = time.monotonic() + seconds
+            while len(seen) < len(asking) and (left := deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(min(left, _AGAIN)):
+                    if (found := asking[key.data].ready()) is not None:
+                        seen[key.data] = found
+                        selector.unregister(key.fileobj)
+                for index in (index for index in range(len(asking)) if index not in seen):
+                    one = asking[index]
+                    if time.monotonic() - one.sent > _AGAIN and (found := one.again()) is not None:
+                        seen[index] = found
+                        selector.unregister(one.socket)
+        for one in asking:
+            one.socket.close()
+        return [seen.get(index, Seen("silent")) for index in range(len(asking))]
+
+
+@contextmanager
+def service_lab(
+    topology: Topology,
+    endpoints: Iterable[tuple[str, str, Protocol, int]],
+    more: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[ServiceLab]:
+    """Make the network and its servers for the body.
+
+    Args:
+        topology: nodes, Pods and outside hosts.
+        endpoints: namespace, address, protocol and port of each server.
+        more: further lines of ``ip -batch`` by namespace.
+    """
+    warnings: list[str] = []
+    wire = Wire(warnings.append)
+    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+
+        async def gone() -> None:
+            for sandbox in wire.sandboxes.values():
+                await sandbox.stop()
+
+        stack.callback(lambda: runner.run(gone()))
+        runner.run(wire.apply(network(topology)))
+        assert warnings == []
+        servers = Servers()
+        stack.callback(servers.close)
+        lab = ServiceLab(wire, servers)
+        for name, lines in (more or {}).items():
+            lab.run(name, "ip", "-batch", "-", text="\n".join(lines) + "\n")
+        for place, address, protocol, port in endpoints:
+            servers.listen(lab.descriptors[place], address, protocol, port)
+        yield lab
