@@ -19,7 +19,7 @@ from podgate import __version__
 from podgate.joints import Answered, SourceError
 from podgate.model.frozen import Frozen
 from podgate.model.options import OptionSpec, SettingsError, did_you_mean, options_of, settings_from
-from podgate.model.usage import Parser, UsageError, complaint, wants_json
+from podgate.model.usage import Parser, UsageError, add_option, complaint, given, wants_json
 from podgate.observe.showing import show, tell
 
 AdministratorVerb = Callable[[Sequence[str], Mapping[str, str], Callable[[str], None]], Answered]
@@ -79,6 +79,13 @@ def _main(words: Sequence[str]) -> int:
         from podgate.admin.addons import cli as addons  # noqa: PLC0415 - no agent loads it
 
         return _administer(addons.main, words[1:])
+    if words[:1] == ["doctor"]:
+        from podgate.admin.doctor import cli as doctor  # noqa: PLC0415 - no agent loads it
+
+        modules = {name: module for name, (module, _) in FEATURES.items()}
+        return _administer(
+            lambda given, environ, _tell: doctor.main(given, environ, modules, tuple(SERVERS)), words[1:]
+        )
     if words[:3] == ["metadata", "kube-up", "migrate-labels"]:
         from podgate.admin import relabelling  # noqa: PLC0415 - no agent loads it
 
@@ -104,7 +111,7 @@ def _main(words: Sequence[str]) -> int:
 
     feature = importlib.import_module(FEATURES[chosen][0]).FEATURE
     try:
-        settings = settings_from(feature.settings, _given(arguments, options_of(feature.settings)))
+        settings = settings_from(feature.settings, given(arguments, options_of(feature.settings)))
     except SettingsError as error:
         raise UsageError("\n".join(f"podgate {chosen} {arguments.verb}: {each}" for each in error.problems)) from error
     return verbs.perform(arguments.verb, feature, settings, arguments, os.environ)
@@ -138,13 +145,13 @@ def _settings(
 ) -> tuple[SettingsT, argparse.Namespace]:
     """Read settings off words. Raises UsageError."""
     for spec in specs:
-        _add_option(parser, spec)
+        add_option(parser, spec)
     arguments, unknown = parser.parse_known_args(words)
     _, feature, verb = parser.prog.split()
     if unknown:
         raise _unknown(feature, verb, unknown, specs)
     try:
-        return settings_from(cls, _given(arguments, specs)), arguments
+        return settings_from(cls, given(arguments, specs)), arguments
     except SettingsError as error:
         raise UsageError("\n".join(f"{parser.prog}: {problem}" for problem in error.problems)) from error
 
@@ -202,13 +209,6 @@ def _options(feature: str, verb: str) -> list[OptionSpec]:
     return [spec for spec in specs if not spec.verbs or verb in spec.verbs]
 
 
-def _given(arguments: argparse.Namespace, specs: Sequence[OptionSpec]) -> dict[str, Any]:
-    """Give the options that were on the command line; all others keep their defaults."""
-    values = vars(arguments)
-    given = {spec.name: values[spec.name] for spec in specs if values.get(spec.name) is not None}
-    return given | {spec.name: ",".join(given[spec.name]) for spec in specs if spec.many and spec.name in given}
-
-
 def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
     """Give the parser, filled in for the feature that the words name, and that feature."""
     parser = Parser(
@@ -225,6 +225,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
         if name == chosen:
             _add_verbs(feature_parser, importlib.import_module(module).FEATURE)
     features.add_parser("addon", help="keep a cluster's add-ons as the manifests of a folder say", add_help=False)
+    features.add_parser("doctor", help="say what is right and wrong with a cluster, a verdict per line", add_help=False)
     features.add_parser("lab", help="a cluster in a box, from ordinary manifests, on this machine", add_help=False)
     return parser, chosen if chosen in FEATURES else None
 
@@ -238,30 +239,11 @@ def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
         if verb == "explain":
             feature.add_questions(verb_parser)
         for spec in _options(feature.name, verb):
-            _add_option(verb_parser, spec)
+            add_option(verb_parser, spec)
         if verb != "run":
             verb_parser.add_argument(
                 "--output", choices=("text", "json"), default="text", help="for people or for programs (default: text)"
             )
-
-
-def _add_option(parser: argparse.ArgumentParser, spec: OptionSpec) -> None:
-    """Add a flag whose absence is None, so that the settings alone know the defaults."""
-    if spec.type is bool:
-        action: Any = argparse.BooleanOptionalAction if spec.default else "store_true"
-        parser.add_argument(spec.flag, dest=spec.name, action=action, default=None, help=spec.help)
-        return
-    shown = f" (default: {spec.default})" if spec.default not in (None, "") else ""
-    metavar = "|".join(spec.choices) or spec.metavar or None
-    parser.add_argument(
-        spec.flag,
-        dest=spec.name,
-        type=spec.type,
-        action="append" if spec.many else "store",
-        metavar=metavar,
-        required=spec.required,
-        help=spec.help + shown,
-    )
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ kind: ConfigMap
 metadata: {name: addon-settings, namespace: kube-system, labels: {addonmanager.kubernetes.io/mode: EnsureExists}}
 data: {level: "1"}
 """
+SETTINGS_PATH = "/api/v1/namespaces/kube-system/configmaps/addon-settings"
 DAEMONS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 
 
@@ -89,11 +90,25 @@ def refused_to_the_pod(joined: TestLab) -> bool:
     return "concealed" in joined.execute("addons/client", "curl", "-sm3", KUBE_ENV, check=False)
 
 
-def test_an_addon_is_made_corrected_replaced_and_removed(plane: ControlPlane, joined: TestLab, tmp_path: Path) -> None:
-    folder = tmp_path / "addons"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("set") / "addons"
+    made.mkdir()
+    (made / "settings.yaml").write_text(SETTINGS)
+    return made
+
+
+def put(plane: ControlPlane, folder: Path, joined: TestLab, version: str) -> None:
+    """Have the add-on run in one version."""
+    (folder / "metadata-proxy.yaml").write_text(manifest(version))
+    code, answer = reconcile(plane, folder, "--once", "--timeout", "60")
+    assert (code, names(plane)) == (0, {f"metadata-proxy-{version}"}), answer
+    poll(lambda: ready(plane, f"metadata-proxy-{version}"), timeout=60)
+    poll(lambda: refused_to_the_pod(joined))
+
+
+def test_an_addon_is_made_as_the_plan_says(plane: ControlPlane, joined: TestLab, folder: Path) -> None:
     (folder / "metadata-proxy.yaml").write_text(manifest("v0.1"))
-    (folder / "settings.yaml").write_text(SETTINGS)
     code, answer = reconcile(plane, folder, "--dry-run")
     assert (code, steps(answer)) == (
         1,
@@ -104,47 +119,48 @@ def test_an_addon_is_made_corrected_replaced_and_removed(plane: ControlPlane, jo
         ],
     )
     assert names(plane) == set()
-    assert reconcile(plane, folder, "--once")[0] == 0
+    put(plane, folder, joined, "v0.1")
     assert reconcile(plane, folder, "--dry-run")[0] == 0
-    poll(lambda: ready(plane, "metadata-proxy-v0.1"), timeout=40)
-    poll(lambda: refused_to_the_pod(joined))
+    command = [sys.executable, "-m", "podgate.cli", "doctor", "--feature=metadata", "--kubeconfig"]
+    said = subprocess.run([*command, str(plane.kubeconfig)], capture_output=True, text=True, check=False).stdout
+    assert "ok      metadata: nodes: 1 of " in said
+    assert "ok      metadata: version: agents run podgate:0.1.0; this is podgate" in said
 
-    # Drift: a label that went, another image, and a field of what is only made once.
+
+def test_drift_is_corrected_but_not_in_what_is_made_once(plane: ControlPlane, joined: TestLab, folder: Path) -> None:
+    put(plane, folder, joined, "v0.1")
     have = json.loads(plane.get(f"{DAEMONS}/metadata-proxy-v0.1")[1])
     del have["metadata"]["labels"]["addonmanager.kubernetes.io/mode"]
     have["spec"]["template"]["spec"]["containers"][0]["image"] = "podgate:other"
     assert plane.request("PUT", f"{DAEMONS}/metadata-proxy-v0.1", have)[0] == 200
-    settings = "/api/v1/namespaces/kube-system/configmaps/addon-settings"
-    edited = {**json.loads(plane.get(settings)[1]), "data": {"level": "2"}}
-    assert plane.request("PUT", settings, edited)[0] == 200
-    code, answer = reconcile(plane, folder, "--dry-run")
-    assert steps(answer) == ["correct DaemonSet/kube-system/metadata-proxy-v0.1"]
+    edited = {**json.loads(plane.get(SETTINGS_PATH)[1]), "data": {"level": "2"}}
+    assert plane.request("PUT", SETTINGS_PATH, edited)[0] == 200
+    assert steps(reconcile(plane, folder, "--dry-run")[1]) == ["correct DaemonSet/kube-system/metadata-proxy-v0.1"]
     assert reconcile(plane, folder, "--once")[0] == 0
     have = json.loads(plane.get(f"{DAEMONS}/metadata-proxy-v0.1")[1])
     assert have["spec"]["template"]["spec"]["containers"][0]["image"] == "podgate:0.1.0"
+    assert "addonmanager.kubernetes.io/mode" in have["metadata"]["labels"]
     poll(lambda: ready(plane, "metadata-proxy-v0.1"), timeout=40)
 
+
+def test_a_new_version_takes_the_place_of_the_old_one(plane: ControlPlane, joined: TestLab, folder: Path) -> None:
+    put(plane, folder, joined, "v0.1")
     # A manifest that is broken takes nothing away.
     (folder / "metadata-proxy.yaml").write_text("kind: [")
     code, answer = reconcile(plane, folder, "--once", "--timeout", "1")
     assert (code, len(answer["errors"]), names(plane)) == (1, 1, {"metadata-proxy-v0.1"})
-
     # Both versions are on the host's network: the old one goes once the new one's Pod has started.
     (folder / "metadata-proxy.yaml").write_text(manifest("v0.2"))
-    code, answer = reconcile(plane, folder, "--dry-run")
-    assert steps(answer) == [
+    assert steps(reconcile(plane, folder, "--dry-run")[1]) == [
         "create DaemonSet/kube-system/metadata-proxy-v0.2",
         "hold DaemonSet/kube-system/metadata-proxy-v0.1",
     ]
-    code, answer = reconcile(plane, folder, "--once", "--timeout", "60")
-    assert (code, names(plane)) == (0, {"metadata-proxy-v0.2"}), answer
-    poll(lambda: ready(plane, "metadata-proxy-v0.2"), timeout=60)
-    poll(lambda: refused_to_the_pod(joined))
+    put(plane, folder, joined, "v0.2")
 
-    # What left the folder goes; what is only made once stays, with what its users wrote.
-    (folder / "metadata-proxy.yaml").unlink()
+
+def test_what_left_the_folder_goes_but_not_what_is_made_once(plane: ControlPlane, folder: Path) -> None:
+    (folder / "metadata-proxy.yaml").unlink(missing_ok=True)
     assert reconcile(plane, folder, "--once")[0] == 0
     assert names(plane) == names(plane, "/api/v1/namespaces/kube-system/serviceaccounts") == set()
-    assert json.loads(plane.get(settings)[1])["data"] == {"level": "2"}
     poll(lambda: names(plane, "/api/v1/namespaces/kube-system/pods") == set(), timeout=40)
-    assert plane.request("DELETE", settings)[0] == 200
+    assert plane.request("DELETE", SETTINGS_PATH)[0] == 200

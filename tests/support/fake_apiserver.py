@@ -107,7 +107,7 @@ class FakeApiServer:
         told = discovered(request.path, self.objects) if request.method == "GET" else None
         if told is not None:
             return web.json_response(told)
-        if request.path == REVIEWS:
+        if request.path in REVIEWS:
             return web.json_response(reviewed(await request.json(), self.forbidden), status=201)
         collection, namespace, name, subresource = self._find(request.path)
         verb = self._verb(request, name)

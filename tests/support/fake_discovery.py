@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.fake_objects import ApiError, Obj, Objects
 
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+REVIEWS = tuple(f"/apis/authorization.k8s.io/v1/{kind}subjectaccessreviews" for kind in ("self", ""))
 
 
 def discovered(path: str, objects: Objects) -> Obj | None:
@@ -37,7 +37,9 @@ def _kinds(group: str, version: str, objects: Objects) -> Obj:
 
 
 def reviewed(body: Obj, forbidden: set[tuple[str, str]]) -> Obj:
-    """Answer a SelfSubjectAccessReview."""
+    """Answer an access review; who may not make any at all is told by ("create", "subjectaccessreviews")."""
+    if body["kind"] == "SubjectAccessReview" and ("create", "subjectaccessreviews") in forbidden:
+        raise ApiError(403, "Forbidden", "User cannot create resource subjectaccessreviews")
     asked = body["spec"]["resourceAttributes"]
     plural = "/".join(part for part in (asked["resource"], asked.get("subresource", "")) if part)
     return {**body, "status": {"allowed": (asked["verb"], plural) not in forbidden}}

@@ -1,7 +1,7 @@
 """Usage: the parser of every command line, and how what was wrong reaches a person or a program.
 
-Here: the parser, the guess at a mistyped word, the two forms of a complaint. Not here: any verb, and printing, which is
-left to whoever owns the streams.
+Here: the parser, options as flags, the guess at a mistyped word, the two forms of a complaint. Not here: any verb, and
+printing, which is left to whoever owns the streams.
 Invariant: with ``--output json`` standard output holds one JSON document, whatever happens: the answer, or ``errors``.
 """
 
@@ -10,10 +10,10 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from podgate.model.frozen import Frozen
-from podgate.model.options import did_you_mean
+from podgate.model.options import OptionSpec, did_you_mean
 
 _CHOICE: Final = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)$", re.DOTALL)
 
@@ -58,3 +58,29 @@ def complaint(lines: Iterable[str], *, as_json: bool) -> Complaint:
     if as_json:
         return Complaint(out=f"{json.dumps({'errors': said}, indent=2)}\n")
     return Complaint(err="".join(f"{line}\n" for line in said))
+
+
+def add_option(parser: argparse.ArgumentParser, spec: OptionSpec) -> None:
+    """Add a flag whose absence is None, so that the settings alone know the defaults."""
+    if spec.type is bool:
+        action: Any = argparse.BooleanOptionalAction if spec.default else "store_true"
+        parser.add_argument(spec.flag, dest=spec.name, action=action, default=None, help=spec.help)
+        return
+    shown = f" (default: {spec.default})" if spec.default not in (None, "") else ""
+    metavar = "|".join(spec.choices) or spec.metavar or None
+    parser.add_argument(
+        spec.flag,
+        dest=spec.name,
+        type=spec.type,
+        action="append" if spec.many else "store",
+        metavar=metavar,
+        required=spec.required,
+        help=spec.help + shown,
+    )
+
+
+def given(arguments: argparse.Namespace, specs: Sequence[OptionSpec]) -> dict[str, Any]:
+    """Give the options that were on the command line; all others keep their defaults."""
+    values = vars(arguments)
+    given = {spec.name: values[spec.name] for spec in specs if values.get(spec.name) is not None}
+    return given | {spec.name: ",".join(given[spec.name]) for spec in specs if spec.many and spec.name in given}

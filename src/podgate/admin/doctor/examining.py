@@ -1,0 +1,222 @@
+"""Examining: what is looked at, in order, and what is made of it.
+
+Here: requests, reading manifests, the order of findings. Not here: what objects mean (agents.py, rights.py).
+Invariant: it only looks: access reviews are all that it sends beside lists, and they are stored nowhere.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from podgate.admin.doctor.agents import (
+    Agent,
+    DaemonSet,
+    Placed,
+    daemonset_of,
+    image_findings,
+    node_findings,
+    of_feature,
+    placed_in,
+)
+from podgate.admin.doctor.findings import Finding
+from podgate.admin.doctor.rights import Account, Right, is_allowed, reads, review, right_findings, tells
+from podgate.admin.reaching import Ask, listed
+from podgate.joints import Feature, Inputs
+from podgate.kubeapi.answers import Refusal
+from podgate.kubeapi.connection import AccessError, UnreachableError
+from podgate.kubeapi.discovery import VERSION, kinds_of, kinds_request, version_of
+from podgate.model.frozen import Frozen
+from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.pods import POD
+from podgate.model.kinds.reports import NODE_REPORT
+from podgate.model.machine import Machine
+from podgate.model.options import SettingsError, options_of, settings_from
+from podgate.model.snapshot import Kind, Listed, Snapshot, Watch
+from podgate.model.usage import Parser, UsageError, add_option, given
+
+OLDEST: Final = (1, 22)
+"""Server-side apply is stable from this version of Kubernetes on (KEP-555)."""
+
+DAEMON_SET: Final[Kind[Any]] = Kind("apps", "v1", "DaemonSet", "daemonsets", True, dict)
+ANY_NODE: Final = "node"
+
+_OWN_GROUP: Final = "podgate.dev"
+
+
+class Role(Frozen, frozen=True):
+    """What a kind of agent is.
+
+    Attributes:
+        feature: the declaration whose watches and compile count.
+        name: the feature's name in command lines.
+        verb: the verb that stays.
+        asks: it reads objects itself.
+        folder: the manifests that give it its rights.
+    """
+
+    feature: Feature[Any, Any]
+    name: str
+    verb: str
+    asks: bool
+    folder: str
+
+    def watches(self, settings: Any) -> tuple[Watch, ...]:
+        """Say what it watches on a node."""
+        return self.feature.watches(settings, ANY_NODE) if self.asks else ()
+
+
+class Cluster(Frozen, frozen=True):
+    """The objects that tell who runs where; each a plain map, or why they cannot be seen."""
+
+    nodes: tuple[Mapping[str, Any], ...] | str
+    pods: tuple[Mapping[str, Any], ...] | str
+    sets: tuple[Mapping[str, Any], ...] | str
+
+
+def settings_of(role: Role, agent: Agent | None) -> Any:
+    """Give the settings of an agent, from its container's words; the defaults where it has none, or bad ones."""
+    cls = role.feature.settings
+    specs = options_of(cls)
+    parser = Parser(add_help=False, allow_abbrev=False)
+    for spec in specs:
+        add_option(parser, spec)
+    try:
+        arguments, _ = parser.parse_known_args(list(agent.words) if agent and agent.ours else [])
+        return settings_from(cls, given(arguments, specs))
+    except (UsageError, SettingsError):
+        return cls()
+
+
+# --- the API --------------------------------------------------------------------------------------------------
+
+
+async def api_findings(ask: Ask, server: str) -> tuple[list[Finding], bool]:
+    """Say whether the API answers, and as which version; and whether to go on."""
+    try:
+        answer = await ask(VERSION)
+    except (UnreachableError, AccessError) as error:
+        todo = "check the address, the network and the server; the kubeconfig says which"
+        return [Finding("API", "bad", str(error), todo)], False
+    if answer.refused is not None:
+        todo = "check the login: the user, its token or certificate"
+        return [Finding("API", "bad", f"{server} refuses us: {answer.refused}", todo)], False
+    version = version_of(answer.body)
+    found = Finding("API", "ok", f"{server} answers; Kubernetes {version}")
+    numbers = re.match(r"v(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return [found, Finding("API: version", "bad", version, f"podgate needs Kubernetes {oldest} or newer")], True
+    return [found], True
+
+
+async def cluster_of(ask: Ask) -> Cluster:
+    """List nodes, Pods and DaemonSets."""
+    found: list[tuple[Mapping[str, Any], ...] | str] = []
+    for kind in (NODE, POD, DAEMON_SET):
+        items = await listed(ask, Watch(kind))
+        found.append(str(items) if isinstance(items, Refusal) else tuple(map(msgspec.json.decode, items)))
+    return Cluster(*found)
+
+
+async def kind_findings(ask: Ask, kinds: Iterable[Kind[Any]]) -> list[Finding]:
+    """Say which kinds the API has; Kubernetes' own are said in one line."""
+    found: list[Finding] = []
+    known: dict[str, Mapping[str, Kind[Any]] | str] = {}
+    there = []
+    for kind in sorted(set(kinds), key=lambda each: (each.group, each.kind)):
+        if kind.api_version not in known:
+            answer = await ask(kinds_request(kind.api_version))
+            known[kind.api_version] = kinds_of(kind.api_version, answer.body) if answer.refused is None else {}
+        if kind.kind in known[kind.api_version]:
+            there.append(kind.kind)
+        elif kind.group == _OWN_GROUP or kind.group.endswith(f".{_OWN_GROUP}"):
+            todo = f"to use it: apply its customresourcedefinition.yaml ({kind.plural}.{kind.group})"
+            found.append(Finding("kinds", "off", f"{kind.kind} is not installed", todo))
+        else:
+            todo = f"the API does not serve {kind.api_version}: is it older than {'.'.join(map(str, OLDEST))}?"
+            found.append(Finding("kinds", "bad", f"{kind.kind} is missing", todo))
+    return [*([Finding("kinds", "ok", ", ".join(there))] if there else []), *found]
+
+
+async def review_findings(ask: Ask, role: Role, settings: Any, accounts: Sequence[Account]) -> list[Finding]:
+    """Say what the accounts of a feature's agents, or our own login, may do of what the feature needs."""
+    watches = role.watches(settings)
+    told = getattr(role.feature, "tells", None)
+    found: list[Finding] = []
+    for account in accounts:
+        needs = reads(watches) | tells(told.kind if told else None, account.namespace or "kube-system")
+        answers: dict[Right, bool] = {}
+        for right in sorted(needs):
+            answer = await ask(review(right, account))
+            if answer.refused is not None:
+                todo = "run this as somebody who may create subjectaccessreviews, or as the agent's own account"
+                seen = f"of {account} cannot be told: {answer.refused}"
+                found.append(Finding(f"{role.name}: rights", "unknown", seen, todo))
+                break
+            answers[right] = is_allowed(answer.body)
+        else:
+            found += right_findings(role.name, account, answers, role.folder)
+    return found
+
+
+# --- what is in the cluster -----------------------------------------------------------------------------------
+
+
+def agents_of(cluster: Cluster, names: Sequence[str]) -> tuple[list[Placed], list[DaemonSet]]:
+    """Give all agents."""
+    pods = [] if isinstance(cluster.pods, str) else [each for pod in cluster.pods for each in placed_in(pod, names)]
+    found = () if isinstance(cluster.sets, str) else (daemonset_of(each, names) for each in cluster.sets)
+    return pods, [each for each in found if each is not None]
+
+
+def hidden_findings(cluster: Cluster) -> Iterator[Finding]:
+    """Say which objects cannot be seen."""
+    for what, items in (("nodes", cluster.nodes), ("Pods", cluster.pods), ("DaemonSets", cluster.sets)):
+        if isinstance(items, str):
+            todo = f"give your login the right to list {what}"
+            yield Finding("cluster", "unknown", f"{what} cannot be seen: {items}", todo)
+
+
+def feature_findings(
+    name: str, cluster: Cluster, pods: Sequence[Placed], sets: Sequence[DaemonSet], version: str
+) -> Iterator[Finding]:
+    """Say where a feature's agents are."""
+    own_pods, own_sets = of_feature(name, pods, sets)
+    if isinstance(cluster.nodes, str):
+        return
+    if not own_pods and not own_sets:
+        hidden = isinstance(cluster.pods, str) or isinstance(cluster.sets, str)
+        seen = "no agent can be seen" if hidden else "not installed"
+        yield Finding(name, "unknown" if hidden else "off", seen, "" if hidden else f"to install it: deploy/{name}")
+        return
+    yield from node_findings(name, cluster.nodes, own_pods, own_sets)
+    agents = [each.agent for each in own_pods] or [agent for each in own_sets for agent in each.agents]
+    yield from image_findings(name, [agent for agent in agents if agent.feature == name], version)
+
+
+def deed_findings(role: Role, settings: Any, snapshot: Snapshot, where: str, node: str) -> Iterator[Finding]:
+    """Say what a feature would do with these objects."""
+    name = f"{role.name} here"
+    compiled = role.feature.compiler(settings)(Inputs(objects=snapshot, machine=Machine(node_name=node)))
+    # What is in a node's own files is known there alone.
+    refs = (ref for ref in sorted(compiled.problems) if ref.kind != "File")
+    problems = [problem for ref in refs for problem in compiled.problems[ref]]
+    for problem in problems:
+        place = f"{problem.ref}{':' if problem.field else ''}{problem.field}"
+        yield Finding(name, "bad", f"{place}: {problem.message}")
+    counts = [
+        f"{len(entry.objects)} {kind}" if isinstance(entry, Listed) else f"{kind} {entry.why}"
+        for kind, entry in sorted(snapshot.kinds.items())
+    ]
+    files = [watch.path for watch in role.feature.files(settings)]
+    reading = [*([f"{where} ({', '.join(counts)})"] if counts else []), *files]
+    told = f"{len(problems) or 'no'} complaint{'' if len(problems) == 1 else 's'}"
+    yield Finding(name, "ok", f"it would read {' and '.join(reading) or 'nothing'}; {told}")
+
+
+def needed_kinds(roles: Iterable[tuple[Role, Any]]) -> set[Kind[Any]]:
+    """Give the kinds that agents watch and tell of."""
+    found = {watch.kind for role, settings in roles for watch in role.watches(settings)}
+    return found | {NODE_REPORT}

@@ -1,0 +1,232 @@
+"""``podgate doctor`` as a command: a table of clusters, each with one thing wrong, and manifests without an API."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podgate.admin.doctor.cli import main
+from podgate.joints import Answered
+from podgate.kubeapi.discovery import VERSION
+from podgate.model.usage import UsageError
+from tests.support.asynchronous import in_loop
+from tests.support.fake_apiserver import RESOURCES, FakeApiServer
+from tests.support.fake_objects import Resource
+
+FEATURES = {name: f"podgate.features.{name}.feature" for name in ("masquerade", "metadata")}
+DEPLOY = Path(__file__).parents[3] / "deploy"
+OWN = (
+    Resource("apps", "v1", "DaemonSet", "daemonsets", True),
+    Resource("podgate.dev", "v1alpha1", "MasqueradePolicy", "masqueradepolicies", True),
+    Resource("podgate.dev", "v1alpha1", "MetadataPolicy", "metadatapolicies", True),
+    Resource("podgate.dev", "v1alpha1", "NodeReport", "nodereports", True),
+)
+MOUNT = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+
+
+def doctor(*words: str) -> Answered:
+    return main(words, {}, FEATURES, ("metadata",))
+
+
+def daemonset() -> Any:
+    return yaml.safe_load((DEPLOY / "masquerade-policies" / "daemonset.yaml").read_text())
+
+
+def pod(node: str, **status: Any) -> dict[str, Any]:
+    """Give a Pod of the DaemonSet as a cluster makes it, with its account's token."""
+    template = daemonset()["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "ip-masq-agent", "uid": "1", "controller": True}
+    return {
+        "metadata": {"name": f"agent-{node}", "namespace": "kube-system", "labels": template["metadata"]["labels"],
+                     "ownerReferences": [owner]},
+        "spec": {**template["spec"], "nodeName": node, "serviceAccountName": "ip-masq-agent",
+                 "containers": [{**container, "volumeMounts": [MOUNT]}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], **status},
+    }  # fmt: skip
+
+
+def healthy(server: FakeApiServer) -> None:
+    for name in ("n1", "n2"):
+        server.put("nodes", {"metadata": {"name": name}, "status": {}})
+        server.put("pods", pod(name))
+    server.put("daemonsets", daemonset())
+
+
+def no_agents(server: FakeApiServer) -> None:
+    server.put("nodes", {"metadata": {"name": "n1"}})
+
+
+def one_pod_missing(server: FakeApiServer) -> None:
+    healthy(server)
+    server.remove("pods", "agent-n2", "kube-system")
+
+
+def two_images(server: FakeApiServer) -> None:
+    healthy(server)
+    other = pod("n2")
+    other["spec"]["containers"][0]["image"] = "podgate:0.0.9"
+    server.put("pods", other)
+
+
+def rights_missing(server: FakeApiServer) -> None:
+    healthy(server)
+    server.forbidden = {("list", "namespaces"), ("patch", "masqueradepolicies/status")}
+
+
+def rights_hidden(server: FakeApiServer) -> None:
+    healthy(server)
+    server.forbidden = {("create", "subjectaccessreviews")}
+
+
+def pods_hidden(server: FakeApiServer) -> None:
+    healthy(server)
+    server.forbidden = {("list", "pods")}
+
+
+def policies_not_installed(server: FakeApiServer) -> None:
+    healthy(server)
+    server.objects.uninstall("masqueradepolicies")
+
+
+def bad_policy(server: FakeApiServer) -> None:
+    healthy(server)
+    server.put("masqueradepolicies", {"metadata": {"name": "odd"}, "spec": {"action": "Keep", "to": [{"cidr": "x"}]}})
+
+
+def wrong_token(server: FakeApiServer) -> None:
+    server.tokens = {"another"}
+
+
+def without_an_account(server: FakeApiServer) -> None:
+    healthy(server)
+    for name in ("n1", "n2"):
+        one = pod(name)
+        del one["spec"]["containers"][0]["volumeMounts"]
+        server.put("pods", one)
+
+
+ACCOUNT = "ServiceAccount kube-system/ip-masq-agent"
+TABLE: list[tuple[Callable[[FakeApiServer], None], int, list[str]]] = [
+    (healthy, 0, [
+        "ok API: http://127.0.0.1:PORT answers; Kubernetes v1.36.3",
+        "ok masquerade: nodes: 2 of 2 have a ready agent",
+        "ok masquerade: version: agents run podgate:0.1.0",
+        f"ok masquerade: rights: {ACCOUNT} has all",
+        "ok masquerade here: it would read",
+    ]),
+    (no_agents, 0, [
+        "off masquerade: not installed → to install it: deploy/masquerade",
+        "ok masquerade: rights: your login has all",
+    ]),
+    (one_pod_missing, 1, ["bad masquerade: nodes: n2 has no agent → kubectl describe -n kube-system ds/ip-masq-agent"]),
+    (two_images, 1, ["bad masquerade: version: agents run podgate:0.0.9, podgate:0.1.0 → finish the update"]),
+    (rights_missing, 1, [
+        f"bad masquerade: rights: {ACCOUNT} may not list namespaces; patch masqueradepolicies.podgate.dev/status →",
+        "ok masquerade here: it would read",
+    ]),
+    (rights_hidden, 0, [f"unknown masquerade: rights: of {ACCOUNT} cannot be told: 403 Forbidden"]),
+    (pods_hidden, 1, [
+        "unknown cluster: Pods cannot be seen: 403 Forbidden",
+        "bad masquerade: nodes: n1 has no agent",
+    ]),
+    (policies_not_installed, 0, [
+        "off kinds: MasqueradePolicy is not installed → to use it: apply its customresourcedefinition.yaml",
+    ]),
+    (bad_policy, 1, ["bad masquerade here: MasqueradePolicy/odd:spec.to[0].cidr:"]),
+    (wrong_token, 1, ["bad API: http://127.0.0.1:PORT refuses us: 401 Unauthorized"]),
+    (without_an_account, 0, ["off masquerade here: its agents have no account for the API"]),
+]  # fmt: skip
+
+
+def kubeconfig(tmp_path: Path, server: str) -> str:
+    path = tmp_path / "kubeconfig"
+    context = {"name": "c", "context": {"cluster": "c"}}
+    cluster = {"name": "c", "cluster": {"server": server}}
+    path.write_text(json.dumps({"current-context": "c", "contexts": [context], "clusters": [cluster]}))
+    return str(path)
+
+
+@pytest.mark.parametrize(("cluster", "code", "expected"), TABLE, ids=[cluster.__name__ for cluster, _, _ in TABLE])
+def test_clusters(tmp_path: Path, cluster: Callable[[FakeApiServer], None], code: int, expected: list[str]) -> None:
+    @in_loop
+    async def examine() -> None:
+        async with FakeApiServer(*RESOURCES, *OWN).serving() as server:
+            cluster(server)
+            words = ("--feature", "masquerade", "--kubeconfig", kubeconfig(tmp_path, server.url))
+            found = await asyncio.to_thread(doctor, *words)
+            said = [
+                f"{each['verdict']} {each['name']}: {each['seen']}{' → ' if each['todo'] else ''}{each['todo']}"
+                for each in found.data
+            ]
+            port = server.url.rpartition(":")[2]
+            missing = [line for line in expected if not any(one.replace(port, "PORT").startswith(line) for one in said)]
+            assert (missing, found.code) == ([], code), found.text
+            if code:
+                assert all(
+                    each["todo"] for each in found.data if each["verdict"] == "bad" and "here" not in each["name"]
+                )
+            assert VERSION.path in [path for _, path, _ in server.requests]
+            assert {method for method, path, _ in server.requests if "reviews" not in path} == {"GET"}
+
+    examine()
+
+
+def test_an_api_that_does_not_answer(tmp_path: Path) -> None:
+    found = doctor("--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:1"))
+    assert (found.code, len(found.data)) == (1, 1)
+    assert "check the address" in found.data[0]["todo"]
+
+
+def test_without_an_api_it_says_so() -> None:
+    found = doctor()
+    assert (found.code, found.data[0]["verdict"]) == (0, "unknown")
+    assert "give --kubeconfig FILE" in found.text
+
+
+def test_manifests_tell_what_they_can(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
+    (tmp_path / "daemonset.yaml").write_text(yaml.safe_dump(daemonset()))
+    found = doctor("--source", str(tmp_path))
+    assert found.data[0] == {
+        "name": "API", "verdict": "unknown", "todo": "",
+        "seen": f"only what {tmp_path} tells: rights and running agents need --kubeconfig",
+    }  # fmt: skip
+    assert "n1 has no agent" in found.text
+    assert "ok      masquerade here: it would read" in found.text
+    (tmp_path / "bad.yaml").write_text("kind: [")
+    assert f"bad     masquerade here: {tmp_path}/bad.yaml" in doctor("--source", str(tmp_path)).text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--feature", "masquerde"], 'did you mean "masquerade"?'),
+        (["--context", "x"], "give --kubeconfig too"),
+        (["--nope"], "--nope"),
+    ],
+)
+def test_wrong_words(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match="podgate doctor") as raised:
+        doctor(*words)
+    assert message in str(raised.value)
+
+
+@in_loop
+async def test_the_command_prints_a_verdict_per_line(tmp_path: Path) -> None:
+    async with FakeApiServer(*RESOURCES, *OWN).serving() as server:
+        healthy(server)
+        words = ("-m", "podgate.cli", "doctor", "--kubeconfig", kubeconfig(tmp_path, server.url))
+        environ = {name: value for name, value in os.environ.items() if name != "PODGATE_SOURCE"}
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe, env=environ)
+        out, err = await process.communicate()
+        assert (process.returncode, err) == (0, b"")
+        starts = {line[:8].strip() for line in out.decode().splitlines()}
+        assert starts <= {"ok", "off", "unknown", "bad", ""}
