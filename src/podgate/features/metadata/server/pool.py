@@ -5,7 +5,8 @@ Invariant: there are never more than ``Limits.upstreams``, those being opened in
 answer all the same, and the oldest long poll makes room for it.
 
 A request that finds none free waits for the next one that is: most answers take less than opening a connection does,
-and a connection costs memory on both of its ends. After a moment one more is opened for each that still waits.
+and a connection costs memory on both of its ends. After a moment one more is opened for each that would still have to
+wait for several moments, at the pace of the last one.
 """
 
 import asyncio
@@ -28,6 +29,9 @@ _RECEIVE_BUFFER = 32 * 1024
 
 _AT_ONCE = 16
 """Connections that are opened at the same time."""
+
+_MOMENTS = 4
+"""How many moments a request may have to wait. A moment is longer where this process has much to do."""
 
 _STUCK = 0.01
 """Seconds until the next look while as many as that are being opened."""
@@ -63,7 +67,7 @@ class Pool:
         self._names: set[tuple[str, int]] = set()
         self._opening: set[object] = set()
         self._waiting: dict[Client, int] = {}
-        self._waited = 0
+        self._waited = self._served = 0
         self._look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -115,14 +119,15 @@ class Pool:
             self._look = None
         if self.group is None or not self._waiting:
             return
-        wanted = min(len(self._waiting), _AT_ONCE) - len(self._opening)
+        wanted = min(len(self._waiting) - _MOMENTS * self._served, _AT_ONCE) - len(self._opening)
+        self._served = 0
         for _ in range(wanted):
             if not self._has_room():
                 break
             ticket = object()
             self._opening.add(ticket)
             self.group.create_task(self._connect(ticket, self._waited))
-        self._look_later(self._limits.moment if wanted > 0 else _STUCK)
+        self._look_later(_STUCK if len(self._opening) >= _AT_ONCE else self._limits.moment)
 
     async def _connect(self, ticket: object, waited: int) -> None:
         try:
@@ -172,6 +177,7 @@ class Pool:
             upstream.resume()
             client = next(iter(self._waiting))
             self.forget(client)
+            self._served += 1
             client.lent(upstream)
             return
         if len(self._idle) >= self._limits.idle_upstreams or upstream.transport.is_closing():
