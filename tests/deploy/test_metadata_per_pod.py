@@ -36,6 +36,9 @@ def test_it_takes_the_place_of_the_usual_daemonset_and_differs_in_nothing_else()
     (container,) = pod(usual)["containers"]
     assert proxy.pop("volumeMounts") == [{"name": "between", "mountPath": "/run/podgate", "readOnly": True}]
     assert proxy.pop("args") == [*container.pop("args"), "--watch-socket=/run/podgate/watch.sock"]
+    room = {"memory": "32Mi", "cpu": "30m"}
+    assert proxy.pop("resources") == {"requests": room, "limits": room}
+    del container["resources"]
     assert proxy == container
     assert spec.pop("securityContext") == {"fsGroup": 65532}
     assert {volume["name"] for volume in spec.pop("volumes")} == {"between", "api"}
@@ -55,7 +58,7 @@ def test_the_second_container_has_no_right_on_the_node_and_alone_has_the_token()
     mounts = {mount["name"]: mount["mountPath"] for mount in watch["volumeMounts"]}
     assert mounts == {"between": "/run/podgate", "api": "/var/run/secrets/kubernetes.io/serviceaccount"}
     assert "api" not in {mount["name"] for mount in proxy["volumeMounts"]}
-    assert watch["resources"]["requests"] == watch["resources"]["limits"]
+    assert watch["resources"] == {"requests": {"memory": "64Mi", "cpu": "20m"}, "limits": {"memory": "64Mi"}}
     assert watch["args"][:3] == ["metadata", "watch", "--socket=/run/podgate/watch.sock"]
 
 
