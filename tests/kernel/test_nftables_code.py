@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from podgate.model.table import Table
-from podgate.targets.nftables.code import Dispatch, Lookup, Masquerading, Meta, Payload, Random, Translate
+from podgate.targets.nftables.code import Dispatch, Immediate, Lookup, Masquerading, Meta, Payload, Random, Translate
 from podgate.targets.nftables.state import (
     DSTNAT,
     SRCNAT,
@@ -25,6 +25,7 @@ from tests.support.nftables_target import OpenTarget
 
 pytestmark = pytest.mark.kernel
 
+ROOM = Immediate(bytes(8), 4)
 KEY = (Payload("network", 16, 4, 0), Meta("l4proto", 1), Payload("transport", 2, 2, 2))
 
 
@@ -44,7 +45,7 @@ def balanced() -> State:
         chains=(
             Chain(
                 "prerouting",
-                (Rule("to its number", "of endpoints", (*KEY, Lookup("services", 0, 3), Dispatch("counts", 3))),),
+                (Rule("to its number", "of endpoints", (*KEY, ROOM, Lookup("services", 0, 5), Dispatch("counts", 4))),),
                 Hook("nat", "prerouting", DSTNAT),
             ),
             Chain("two", (Rule("one", "of two", (*KEY, Random(2, 3), Lookup("slots", 0, 4), Translate("ip", 4, 5))),)),
@@ -53,12 +54,12 @@ def balanced() -> State:
         sets=(
             Set("services", fields, data=("mark",), comment="how many endpoints"),
             Set("slots", (*fields, "mark"), data=("ipv4_addr", "inet_service")),
-            Set("counts", ("mark",), data=("verdict",)),
+            Set("counts", ("mark", "mark"), data=("verdict",)),
         ),
         elements={
             "services": Table.of({key: number(2)}),
             "slots": Table.of(slots),
-            "counts": Table.of({number(2): "goto two"}),
+            "counts": Table.of({number(0) + number(2): "goto two"}),
         },
         last=("services",),
     )

@@ -7,6 +7,7 @@ requests are plain calls that wait for nobody, and only notifications are awaite
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import os
 import socket
@@ -34,6 +35,7 @@ _SOL_NETLINK: Final = 270
 _ADD_MEMBERSHIP: Final = 1
 _CAP_ACK: Final = 10
 _EXT_ACK: Final = 11
+_SO_ATTACH_FILTER: Final = 26
 _SO_SNDBUFFORCE: Final = 32
 _SO_RCVBUFFORCE: Final = 33
 _EXT_ACK_TEXT, _EXT_ACK_OFFSET = 1, 2
@@ -283,15 +285,39 @@ class Connection:
                 yield message
 
 
-class Listener:
-    """A socket for notifications of one netlink family; it listens from the moment it is made."""
+def _without_sender(port: int) -> bytes:
+    """Give a socket filter that drops what one port caused (linux/filter.h: load the header's port; if it is that, 0).
 
-    def __init__(self, protocol: int, groups: Iterable[int], buffer_bytes: int = 4 << 20) -> None:
+    The kernel puts notifications of one transaction together, never those of two senders.
+    """
+    header_port = int.from_bytes(struct.pack("=I", port), "big")
+    steps = ((0x20, 0, 0, 12), (0x15, 0, 1, header_port), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+class Listener:
+    """A socket for notifications of one netlink family; it listens from the moment it is made.
+
+    Args:
+        protocol: as of a Connection.
+        groups: the multicast groups.
+        buffer_bytes: kernel memory for notifications that wait to be read; when it is full, they are lost.
+        deaf_to: a port whose own doings are not told: so a large change that we make ourselves neither fills the buffer
+            nor takes time. None to hear everything.
+    """
+
+    def __init__(
+        self, protocol: int, groups: Iterable[int], buffer_bytes: int = 4 << 20, deaf_to: int | None = None
+    ) -> None:
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         self._socket = socket.socket(socket.AF_NETLINK, kind, protocol)
         try:
             with contextlib.suppress(PermissionError):
                 self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes)
+            if deaf_to is not None:
+                steps = ctypes.create_string_buffer(_without_sender(deaf_to))
+                program = struct.pack("@HP", 4, ctypes.addressof(steps))  # struct sock_fprog
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
             self._socket.bind((0, 0))
             for group in groups:
                 self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, group)

@@ -101,8 +101,9 @@ class Watch(Generic[S]):
         Raises:
             OSError: it cannot be watched; what ``read`` raises.
         """
+        own = self.connection.port
         with self.inside():
-            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,), self._buffer_bytes)
+            listener = Listener(NETLINK_NETFILTER, (NOTIFICATIONS,), self._buffer_bytes, deaf_to=own)
         with listener:
             if self._seen is not None and self.generation() != self._seen:
                 held = self._held  # other tables, as our other family's, do not count
