@@ -17,7 +17,7 @@ from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import Table
 from podgate.targets.kubernetes.reports import Condition
-from podgate.targets.kubernetes.state import STANDBY, State
+from podgate.targets.kubernetes.state import State
 from podgate.telling import Telling, Told
 from tests.support.fake_target import FakeTarget
 
@@ -61,8 +61,14 @@ def told(reports: Listed[Any] | Absent, *, tells: bool = True, node: bool = True
     return telling.compiler(lambda _inputs: compiled)(inputs).states
 
 
-def reasons(state: State) -> list[tuple[str, str]]:
+def reasons(state: State | None) -> list[tuple[str, str]]:
+    assert state is not None
     return sorted((str(notice.ref), notice.reason) for notice in state.notices)
+
+
+def bodies(state: State | None) -> dict[str, bytes]:
+    assert state is not None
+    return {str(part): fields.body for part, fields in state.parts.items()}
 
 
 REPORTS = Listed(
@@ -79,37 +85,37 @@ def test_a_node_tells_of_itself_and_its_pods_whoever_leads() -> None:
     for reports in (REPORTS, Absent("not leading")):
         state = told(reports)
         assert state.own == States("blue")
-        assert [str(part) for part in state.node.parts] == ["NodeReport/the-color.node-1"]
+        assert list(bodies(state.node)) == ["NodeReport/the-color.node-1"]
         assert reasons(state.node) == [("Node/node-1", "Odd"), ("Pod/default/p", "NoAddress")]
 
 
 def test_the_leader_tells_all_else_but_what_is_so_on_its_own_node_alone() -> None:
     cluster = told(REPORTS).cluster
-    assert [str(part) for part in cluster.parts] == ["status of Namespace/blue"]
-    assert b'"summary":"1/2"' in next(iter(cluster.parts.values())).body
+    assert list(bodies(cluster)) == ["status of Namespace/blue"]
+    assert b'"summary":"1/2"' in bodies(cluster)["status of Namespace/blue"]
     assert reasons(cluster) == [("Namespace/blue", "Ugly"), ("Node/node-2", "Odd")]
 
 
 def test_who_does_not_lead_says_nothing_of_the_cluster() -> None:
-    assert told(Absent("not leading")).cluster == STANDBY
+    assert told(Absent("not leading")).cluster is None
 
 
 @pytest.mark.parametrize("why", ["forbidden", "not installed"])
 def test_a_leader_that_cannot_see_reports_tells_the_rest(why: Any) -> None:
     cluster = told(Absent(why)).cluster
-    assert b"summary" not in next(iter(cluster.parts.values())).body
+    assert b"summary" not in bodies(cluster)["status of Namespace/blue"]
     assert reasons(cluster)
 
 
 def test_a_machine_that_is_no_node_of_the_cluster_reports_nothing() -> None:
-    assert told(REPORTS, node=False).node == STANDBY
+    assert told(REPORTS, node=False).node is None
 
 
 def test_a_feature_without_objects_of_its_own_has_events_alone() -> None:
     state = told(REPORTS, tells=False)
-    assert len(state.cluster.parts) == 0
+    assert bodies(state.cluster) == {}
     assert ("Namespace/blue", "NoPaint") in reasons(state.cluster)
-    assert b"applied" not in next(iter(state.node.parts.values())).body
+    assert b"applied" not in bodies(state.node)["NodeReport/the-color.node-1"]
 
 
 def test_the_two_steps_wait_for_the_rules_and_hold_up_nothing() -> None:
@@ -126,6 +132,9 @@ def test_the_two_steps_wait_for_the_rules_and_hold_up_nothing() -> None:
         ("kubernetes/status", (), False),
     ]
     assert steps[0].want(Told(States("red"))) == {"a": "red"}
+    # A start waits for the kernel alone, and nothing is taken back while nobody knows what to say.
+    assert [each.recovers for each in steps] == [True, True, False, False]
+    assert [each.knows(Told(States("red"))) for each in steps] == [True, True, False, False]
 
 
 def test_its_own_node_is_watched_where_the_feature_watches_none() -> None:

@@ -115,9 +115,10 @@ class Refused(Frozen, frozen=True):
 
 
 class Turned(Frozen, frozen=True):
-    """What is known of the target holds no longer, and nobody did wrong, as when we begin to lead; for the log."""
+    """What is known of the target holds no longer, as when we begin to lead; ``fault``: something is in the way."""
 
     what: str
+    fault: bool = False
 
 
 Signal = Drifted | Refused | Turned
@@ -176,6 +177,9 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
         live: metrics of what it programs, read when somebody asks.
         spread: seconds, by the feature's states, of which an attempt waits a random part, so that many nodes do not
             write at once; what changes meanwhile is written with it.
+        knows: says, by the feature's states, whether it is known what to want; until then nothing is read or written.
+        recovers: whether what is read back may tell what was in force before a start (``Feature.recover``); a start
+            waits for such a reading.
     """
 
     name: str
@@ -189,6 +193,8 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     in_process: bool = False
     live: Callable[[], Iterable[Reading]] = tuple
     spread: Callable[[StatesT], float] = lambda _states: 0.0
+    knows: Callable[[StatesT], bool] = lambda _states: True
+    recovers: bool = True
 
 
 SettingsT = TypeVar("SettingsT")

@@ -29,7 +29,7 @@ from podgate.model.snapshot import Absent, Kind, Snapshot, Watch
 from podgate.targets.kubernetes.apply import KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
 from podgate.targets.kubernetes.reports import Reporter, Tells, notices, report_name, report_of, statuses
-from podgate.targets.kubernetes.state import EMPTY, STANDBY, State, state_of
+from podgate.targets.kubernetes.state import EMPTY, State, state_of
 
 StatesT = TypeVar("StatesT")
 
@@ -51,14 +51,14 @@ class Told(Frozen, Generic[StatesT], frozen=True):
 
     Attributes:
         own: the feature's.
-        node: what this node says of itself.
-        cluster: what the leader says; standby until it is known what the nodes say.
+        node: what this node says of itself; None while the API does not know it.
+        cluster: what the leader says; None while we do not lead, or do not know yet what the nodes say.
         nodes: how many of the cluster are known.
     """
 
     own: StatesT
-    node: State = STANDBY
-    cluster: State = STANDBY
+    node: State | None = None
+    cluster: State | None = None
     nodes: int = 1
 
 
@@ -115,8 +115,10 @@ class Telling:
         node: Step[Told[StatesT], Any, Any] = Step(
             "kubernetes/node",
             KubernetesTarget(Connection(self._access), [report], self._manager, self._node),
-            lambda told: told.node,
+            lambda told: told.node or EMPTY,
             EMPTY,
+            knows=lambda told: told.node is not None,
+            recovers=False,
             after=written,
             resync=lambda _told: RESYNC,
             spread=lambda told: told.nodes / REPORTS_PER_SECOND,
@@ -137,8 +139,10 @@ class Telling:
         status: Step[Told[StatesT], Any, Any] = Step(
             "kubernetes/status",
             KubernetesTarget(connection, own_kind, self._manager, self._node, leadership),
-            lambda told: told.cluster,
+            lambda told: told.cluster or EMPTY,
             EMPTY,
+            knows=lambda told: told.cluster is not None,
+            recovers=False,
             resync=lambda _told: RESYNC,
             spread=lambda _told: STATUS_SPREAD,
             essential=False,
@@ -148,22 +152,22 @@ class Telling:
     def _heard(self, leads: bool) -> None:
         self.lead(leads)
 
-    def _of_node(self, snapshot: Snapshot, problems: Complaints, instead: Mapping[ObjectRef, str]) -> State:
+    def _of_node(self, snapshot: Snapshot, problems: Complaints, instead: Mapping[ObjectRef, str]) -> State | None:
         """Say what this node says; one that the API does not know says nothing, and takes nothing back."""
         own = snapshot.objects(NODE).get(ObjectRef(NODE.kind, self._node))
         if own is None or not own.metadata.uid:
-            return STANDBY
+            return None
         objects: Mapping[ObjectRef, ApiObject] = snapshot.objects(self._tells.kind) if self._tells else {}
         report = report_of(self._manager, self._feature, Reporter(self._node, own.metadata.uid), objects, instead)
         return state_of([report], notices(problems, self._objects(snapshot), skipped={}))
 
     def _of_cluster(
         self, inputs: Inputs, compiled: Compiled[Any], problems: Complaints, instead: Mapping[ObjectRef, str]
-    ) -> State:
+    ) -> State | None:
         """Say what a leader says; nobody else goes to that length."""
         found = inputs.objects.kinds.get(NODE_REPORT.kind)
         if found is None or (isinstance(found, Absent) and found.why == "not leading"):
-            return STANDBY
+            return None
         reports = None if isinstance(found, Absent) else found.objects
         self._told_by = len(reports or ())
         told = notices(problems, self._objects(inputs.objects), skipped=instead)
@@ -222,4 +226,6 @@ def _lifted(step: Step[StatesT, Any, Any]) -> Step[Told[StatesT], Any, Any]:
         in_process=step.in_process,
         live=step.live,
         spread=lambda told: step.spread(told.own),
+        knows=lambda told: step.knows(told.own),
+        recovers=step.recovers,
     )

@@ -15,12 +15,17 @@ class States(Frozen, frozen=True):
 
 
 class Rig:
-    """One step, whose attempts are spread over four seconds where a test asks for it."""
+    """One step, whose attempts are spread over four seconds where a test asks for it; "unknown" is nobody's wish."""
 
     def __init__(self, spread: float) -> None:
-        self.target, self.heard = FakeTarget(), Heard()
+        self.target, self.heard = FakeTarget({"old": "1"}), Heard()
         step: Step[States, State, FakePlan] = Step(
-            "only", self.target, lambda states: states.only, {}, spread=lambda _states: spread
+            "only",
+            self.target,
+            lambda states: states.only,
+            {},
+            spread=lambda _states: spread,
+            knows=lambda states: states.only != {"a": "unknown"},
         )
         self.board: Board[States] = Board((step,))
 
@@ -65,5 +70,23 @@ def test_a_spread_attempt_takes_what_changes_while_it_waits_with_it() -> None:
         await asyncio.sleep(60.0)
 
     rig = play(story, spread=4.0)
-    assert [str(plan) for plan in rig.target.plans] == ["+a=2"]
+    assert [str(plan) for plan in rig.target.plans] == ["+a=2, -old"]
+    assert rig.target.reads == 1
+
+
+def test_while_nobody_knows_what_to_want_nothing_is_read_or_taken_away() -> None:
+    async def story(rig: Rig) -> None:
+        rig.publish("unknown")
+        await asyncio.sleep(60.0)
+        assert (rig.target.reads, rig.target.state) == (0, {"old": "1"})
+        rig.publish("1")
+        await asyncio.sleep(1.0)
+        assert rig.target.state == {"a": "1"}
+        rig.publish("unknown")
+        await asyncio.sleep(1.0)
+        rig.publish("2")
+        await asyncio.sleep(1.0)
+
+    rig = play(story)
+    assert rig.target.state == {"a": "2"}
     assert rig.target.reads == 1

@@ -136,8 +136,8 @@ class Heard:
     def drifted(self, step: str, what: str) -> None:
         self.drifts.append(what)
 
-    def turned(self, step: str, what: str) -> None:
-        self.turns.append(what)
+    def turned(self, step: str, what: str, *, fault: bool) -> None:
+        self.turns.append(f"fault: {what}" if fault else what)
 
     def refused(self, step: str, refused: Mapping[Key, str]) -> None:
         self.refusals[step] = refused

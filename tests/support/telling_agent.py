@@ -1,6 +1,7 @@
 """An agent that reads and writes an API as a feature's does, and leaves the kernel alone.
 
-Here: the feature's own compiler and watches, the steps that tell, the host. Not here: the feature's own steps.
+Here: the feature's own compiler and watches, the steps that tell, the host. Not here: the feature's own steps, in whose
+place a test may give others.
 Invariant: it asks the API for just what ``podgate FEATURE run`` asks for.
 """
 
@@ -24,11 +25,13 @@ from podgate.telling import telling
 
 
 @asynccontextmanager
-async def telling_agent(feature: Any, settings: Any, access: Access, node_name: str, log: Log) -> AsyncIterator[None]:
+async def telling_agent(
+    feature: Any, settings: Any, access: Access, node_name: str, log: Log, *, own: tuple[Step[Any, Any, Any], ...] = ()
+) -> AsyncIterator[Status]:
     """Run it while the body runs; it gives its Lease back in the end."""
     told = telling(feature, feature.watches(settings, node_name), access, node_name)
-    steps: tuple[Step[Any, Any, Any], ...] = told.steps(())
-    status = Status(feature.name, [step.name for step in steps], log, optional=[step.name for step in steps])
+    steps: tuple[Step[Any, Any, Any], ...] = told.steps(own)
+    status = Status(feature.name, [step.name for step in steps], log, optional=_optional(steps))
     source = KubeSource(Connection(access), told.watches, report=status.watch)
     told.lead = source.lead
     work: Work[Any] = Work(
@@ -40,7 +43,11 @@ async def telling_agent(feature: Any, settings: Any, access: Access, node_name: 
     async with asyncio.TaskGroup() as group:
         running = group.create_task(host.run(stop, listen={}))
         try:
-            yield
+            yield status
         finally:
             stop.set()
             await running
+
+
+def _optional(steps: tuple[Step[Any, Any, Any], ...]) -> list[str]:
+    return [step.name for step in steps if not step.essential]

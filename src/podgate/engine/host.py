@@ -210,7 +210,7 @@ class Host(Generic[StatesT]):
         if kept and not faults and current:
             return kept
         states: dict[str, Any] = {}
-        for step in self._work.steps:
+        for step in (step for step in self._work.steps if step.recovers):
             with contextlib.suppress(ApplyError):  # the step itself meets and reports it again
                 states[step.name] = await step.target.read()
         recovered = self._work.recover(states)

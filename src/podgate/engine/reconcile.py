@@ -53,8 +53,8 @@ class Report(Protocol):
         """Tell that somebody else changed what is ours."""
         ...
 
-    def turned(self, step: str, what: str) -> None:
-        """Tell of a turn in the life of the step's target that is no fault."""
+    def turned(self, step: str, what: str, *, fault: bool) -> None:
+        """Tell of a turn in the life of the step's target."""
         ...
 
     def refused(self, step: str, refused: Mapping[Key, str]) -> None:
@@ -183,7 +183,7 @@ class StepTask(Generic[StatesT, S, P]):
         elif isinstance(signal, Turned):
             # What is written next is no heal: nobody changed anything behind our back.
             self._have, self._wanted, self._drifted = None, None, True
-            self._report.turned(self._step.name, signal.what)
+            self._report.turned(self._step.name, signal.what, fault=signal.fault)
             self._bell.set()
         else:
             self._refused[signal.key] = signal.why
@@ -234,6 +234,9 @@ class StepTask(Generic[StatesT, S, P]):
         board, step, loop = self._board, self._step, asyncio.get_running_loop()
         compiled, generation, started = board.compiled, board.generation, loop.time()
         if compiled is None:
+            return
+        if not step.knows(compiled.states):
+            board.commit(step.name, generation)
             return
         want, full = step.want(compiled.states), self._have is None
         self._drifted, self._tried = False, generation

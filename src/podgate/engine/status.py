@@ -108,9 +108,9 @@ class Status:
         """Note a foreign change."""
         self._log.warning("somebody else changed what is ours", step=step, what=what)
 
-    def turned(self, step: str, what: str) -> None:
-        """Log a turn that is no fault."""
-        self._log.info(what, step=step)
+    def turned(self, step: str, what: str, *, fault: bool) -> None:
+        """Log a turn; a target tells of one that is a fault once."""
+        (self._log.warning if fault else self._log.info)(what, step=step)
 
     def refused(self, step: str, refused: Mapping[Key, str]) -> None:
         """Note the keys that a target refuses now."""

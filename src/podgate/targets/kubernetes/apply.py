@@ -123,7 +123,8 @@ class KubernetesTarget:
             await asyncio.get_running_loop().create_future()
             return
         async for leads in self._leadership.run():
-            yield Turned(self._leadership.trouble or ("we lead now" if leads else "somebody else may lead now"))
+            trouble = self._leadership.trouble
+            yield Turned(trouble or ("we lead now" if leads else "somebody else may lead now"), bool(trouble))
 
     async def _apply(self, plan: Plan) -> Mapping[Key, str]:
         refused: dict[Key, str] = {}
