@@ -112,16 +112,31 @@ def test_without_a_long_poll_to_end_the_new_request_gets_503() -> None:
 def test_near_the_memory_limit_idle_connections_give_way(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("0::/\n")
     (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.stat").write_text("anon 500\nfile 9000\n")
+    (tmp_path / "memory.current").write_text("9500\n")
+    (tmp_path / "memory.stat").write_text("anon 500\ninactive_file 9000\n")
 
     async def main() -> None:
         async with cloud_behind(memory=Memory(str(tmp_path), str(tmp_path / "cgroup"))) as (world, _):
             idle = await crowd(world, 100)
             await asyncio.sleep(1.2)
             assert sum(world.proxy.counts.shed.values()) == 0
-            (tmp_path / "memory.stat").write_text("anon 700\nsock 200\nfile 9000\n")
+            (tmp_path / "memory.current").write_text("9900\n")
             await poll_async(lambda: world.proxy.counts.shed["memory"] > 0)
             assert await world.status(get()) == 200
+            leave(idle)
+
+    run(main())
+
+
+def test_as_many_give_way_at_once_as_are_too_many(tmp_path: Path) -> None:
+    (tmp_path / "cgroup").write_text("0::/\n")
+    (tmp_path / "memory.max").write_text(f"{10 << 20}\n")
+
+    async def main() -> None:
+        async with cloud_behind(memory=Memory(str(tmp_path), str(tmp_path / "cgroup"))) as (world, _):
+            idle = await crowd(world, 200)
+            (tmp_path / "memory.current").write_text(f"{(10 << 20) * 85 // 100 + 100 * 4096}\n")
+            assert await poll_async(lambda: world.proxy.counts.shed["memory"]) in (99, 100)
             leave(idle)
 
     run(main())

@@ -180,22 +180,29 @@ def cgroup(folder: Path, membership: str, files: dict[str, str]) -> Memory:
 
 
 def test_the_share_counts_what_cannot_be_reclaimed(tmp_path: Path) -> None:
-    stat = "anon 50\nfile 900\nsock 20\nslab 5\n"
-    found = cgroup(tmp_path, "0::/pod\n", {"pod/memory.max": "100\n", "pod/memory.stat": stat})
-    assert found.share() == 0.75
+    files = {
+        "pod/memory.max": "100\n",
+        "pod/memory.current": "95\n",
+        "pod/memory.stat": "anon 50\nfile 30\nactive_file 5\ninactive_file 15\nsock 20\nslab 5\n",
+    }
+    assert cgroup(tmp_path, "0::/pod\n", files).share() == 0.75
 
 
 def test_a_container_sees_its_cgroup_as_the_root(tmp_path: Path) -> None:
-    found = cgroup(tmp_path, "0::/kubepods/x\n", {"memory.max": "100\n", "memory.stat": "anon 10\n"})
+    found = cgroup(tmp_path, "0::/kubepods/x\n", {"memory.max": "100\n", "memory.current": "10\n"})
     assert found.share() == 0.1
 
 
 def test_version_1_is_read_too(tmp_path: Path) -> None:
-    files = {"memory/a/memory.limit_in_bytes": "200\n", "memory/a/memory.stat": "total_cache 9\ntotal_rss 50\n"}
+    files = {
+        "memory/a/memory.limit_in_bytes": "200\n",
+        "memory/a/memory.usage_in_bytes": "60\n",
+        "memory/a/memory.stat": "total_rss 40\ntotal_active_file 4\ntotal_inactive_file 6\n",
+    }
     assert cgroup(tmp_path, "4:memory:/a\n0::/\n", files).share() == 0.25
 
 
-@pytest.mark.parametrize("files", [{}, {"memory.max": "max\n", "memory.stat": "anon 10\n"}, {"memory.max": "10\n"}])
+@pytest.mark.parametrize("files", [{}, {"memory.max": "max\n", "memory.current": "10\n"}, {"memory.max": "10\n"}])
 def test_without_a_limit_there_is_no_pressure(tmp_path: Path, files: dict[str, str]) -> None:
     assert cgroup(tmp_path, "0::/\n", files).share() == 0.0
     assert Memory(str(tmp_path), str(tmp_path / "absent")).share() == 0.0

@@ -37,7 +37,11 @@ _SWEEP: Final = 0.5
 """Seconds between two looks at all deadlines, while there are connections."""
 
 _PRESSURE: Final = 0.85
-"""The part of the memory limit from which on connections are given up."""
+"""The part of the memory limit from which on connections are given up. Of 25 MiB it leaves what 200 requests need that
+come at once."""
+
+_FREED: Final = 4096
+"""Bytes that go back to the kernel with an idle connection; what Python frees, it keeps for the next one."""
 
 _SHED_SHARE: Final = 20
 """One in so many connections is given up at a time, so that looking for the idlest costs little per connection."""
@@ -255,12 +259,12 @@ class Proxy:
 
     # What is given up.
 
-    def _shed(self, why: str, source: str | None = None) -> bool:
+    def _shed(self, why: str, source: str | None = None, least: int = 1, most: int | None = None) -> bool:
         """Close the connections that have been idle for longest, of one client or of all; False when none is idle."""
         idle = [each for each in self._clients if each.is_idle() and source in (None, each.source)]
         idle.sort(key=_since)
-        count = max(1, len(self._clients) // _SHED_SHARE)
-        for each in idle[:count]:
+        count = max(least, len(self._clients) // _SHED_SHARE)
+        for each in idle[:count][:most]:
             each.abort()
             self._forget_early(each)
             self.counts.shed[why] += 1
@@ -285,7 +289,8 @@ class Proxy:
         for client in [each for each in self._clients if each.deadline <= now or each.has_gone()]:
             client.expired()
         self.pool.sweep(now)
-        if len(self._clients) > _FEW and self._memory.share() > _PRESSURE and not self._shed("memory"):
+        excess = (self._memory.share() - _PRESSURE) * self._memory.limit if len(self._clients) > _FEW else 0
+        if excess > 0 and not self._shed("memory", most=len(self._clients) - _FEW, least=int(excess) // _FREED):
             self._end_a_long_poll()
         if self._journal is not None:
             self._journal.second_over()
