@@ -176,7 +176,7 @@ def test_a_socket_may_lie_deeper_than_its_address_is_long(tmp_path: Path) -> Non
 
 def test_without_a_lab_every_question_says_how_to_start_one(tmp_path: Path) -> None:
     for ask in (client.require, lambda where: client.stop(where, 1.0), lambda where: client.dial(where, "x", 1)):
-        with pytest.raises(LabError, match="lab gone is not running: start it with `podgate lab up DIR`"):
+        with pytest.raises(LabError, match="lab gone is not running: start it with `podgate lab up --name gone DIR`"):
             ask(Places(str(tmp_path), "gone"))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from podgate.lab.client import LabError
-from podgate.lab.places import DEFAULT_BASE, places
+from podgate.lab.places import DEFAULT_BASE, DEFAULT_NAME, places
 from podgate.model.usage import Parser, UsageError, complaint, wants_json
 
 _WHERE: Final = "a Pod as [NAMESPACE/]NAME, or node/NAME, or host/NAME"
@@ -35,6 +35,11 @@ image runs its command from this machine, or without a command an echo server.
 State lies in $PODGATE_LAB_DIR (default {DEFAULT_BASE}), one folder per lab."""
 
 
+_EXEC: Final = """\
+podgate lab exec: write "--" between the target and the command, as: podgate lab exec web -- ls -l
+podgate lab exec: --help says more"""
+
+
 def _fill(parser: argparse.ArgumentParser) -> None:
     """Give a parser the lab's verbs."""
     chosen = parser.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=Parser)
@@ -43,7 +48,7 @@ def _fill(parser: argparse.ArgumentParser) -> None:
         added: argparse.ArgumentParser = chosen.add_parser(
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
         )
-        added.add_argument("--name", default="lab", help="which lab (default: lab); several run side by side")
+        added.add_argument("--name", default=DEFAULT_NAME, help="which lab (default: lab); several run side by side")
         added.set_defaults(module=module, verb=name)
         return added
 
@@ -102,7 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _main(words)
     except UsageError as error:
-        return _fail(str(error), words, 2)
+        without = words[:1] == ["exec"] and "--" not in words and not {"-h", "--help"} & set(words)
+        return _fail(_EXEC if without else str(error), words, 2)
     except LabError as error:
         return _fail(f"podgate lab: {error}", words, error.code)
 

@@ -63,7 +63,8 @@ def start(places: Places, *, attached: bool = False, limits: bool = False, joine
     held = lock(places)
     if held is None:
         raise LabError(
-            f"lab {places.name} runs already: `podgate lab apply -f PATH` changes it, `podgate lab down` ends it"
+            f"lab {places.name} runs already: `{places.command('apply', '-f PATH')}` changes it, "
+            f"`{places.command('down')}` ends it"
         )
     remove_leftovers(places)
     shutil.rmtree(places.state, ignore_errors=True)
@@ -119,7 +120,7 @@ def _connected(places: Places) -> socket.socket:
         connection.close()
         if isinstance(error, PermissionError):
             raise LabError(f"lab {places.name} belongs to root: run this with sudo") from error
-        raise LabError(f"lab {places.name} is not running: start it with `podgate lab up DIR`") from error
+        raise LabError(f"lab {places.name} is not running: start it with `{places.command('up', 'DIR')}`") from error
     return connection
 
 

@@ -217,7 +217,7 @@ class Server:
         if request.kind == "node":
             sandbox = self._cluster.wire.sandboxes.get(f"node/{request.name}")
             if sandbox is None:
-                return Failed(f"node {request.name} does not run; see `podgate lab status`")
+                return Failed(f"node {request.name} does not run; see `{self._cluster.places.command('status')}`")
             shell = node_program(request.words, request.name, self._installation, more)
             folder = self._cluster.places.node(request.name)
             root = node_root(folder, request.name, self._installation)
@@ -226,7 +226,7 @@ class Server:
         running = self._cluster.find(kind, request.namespace, request.name)
         if running is None:
             where = f"{request.namespace}/{request.name}" if request.namespace else request.name
-            return Failed(f"{kind} {where} does not run; see `podgate lab status`")
+            return Failed(f"{kind} {where} does not run; see `{self._cluster.places.command('status')}`")
         container = request.container or running.mains[0].name
         try:
             return running.command(container, request.words, more, streams)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.options import nearest
 
 Object = dict[str, Any]
 """An object as JSON has it. Treat it as frozen: build another one instead of changing it."""
@@ -116,6 +117,11 @@ class Kinds:
             if wanted in {resource.kind.lower(), resource.plural, resource.folder}:
                 return resource
         return None
+
+    def near(self, word: str) -> str | None:
+        """Give the word for a kind that a mistyped one was probably meant to be; plurals before kinds."""
+        plurals = [resource.plural for resource in self._by_kind.values()]
+        return nearest(word, plurals) or nearest(word, self.names())
 
     def names(self) -> tuple[str, ...]:
         """Give all kinds, sorted, for messages."""

@@ -65,7 +65,8 @@ def _await_ready(arguments: argparse.Namespace, versions: tuple[Version, ...] = 
     say(f"podgate lab: not ready after {arguments.timeout:g} s:")
     for line in shown.last:
         say(f"  {line}")
-    say("podgate lab: the lab goes on; `podgate lab status` and `podgate lab logs` say more")
+    more = " and ".join(f"`{arguments.places.command(verb)}`" for verb in ("status", "logs"))
+    say(f"podgate lab: the lab goes on; {more} say more")
     return 1
 
 
@@ -155,7 +156,9 @@ def _applied(where: Places, objects: Sequence[Object], kinds: Kinds) -> tuple[tu
 def _resource(kinds: Kinds, word: str) -> Resource:
     resource = kinds.named(word)
     if resource is None:
-        raise LabError(f"no kind is called {word!r}; known: {', '.join(kinds.names())}", 2)
+        near = kinds.near(word)
+        known = f"did you mean {near!r}?" if near else f"known: {', '.join(kinds.names())}"
+        raise LabError(f"no kind is called {word!r}; {known}", 2)
     return resource
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from podgate.model.frozen import Frozen
 
 DEFAULT_BASE: Final = "/run/podgate-lab"
+DEFAULT_NAME: Final = "lab"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 
 
@@ -49,6 +50,11 @@ class Places(Frozen, frozen=True):
     def node(self, name: str) -> Path:
         """The folder that stands for a node's own disk."""
         return self.state / "nodes" / name
+
+    def command(self, verb: str, words: str = "") -> str:
+        """Give the command line of a verb for this lab, to be shown to people."""
+        name = "" if self.name == DEFAULT_NAME else f" --name {self.name}"
+        return f"podgate lab {verb}{name}{' ' if words else ''}{words}"
 
     @property
     def volatile(self) -> Path:

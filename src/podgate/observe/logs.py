@@ -3,6 +3,7 @@
 Here: the writer, the escaping, and ``Repeats``: one line for a fault that lasts.
 Not here: what is worth a line; that is the caller's choice.
 Invariant: one record is one line, whatever a user put into it, and a stream that cannot be written to stops nobody.
+In text alone, ``Lines`` go on below their record; what goes on begins with spaces, as no record does.
 """
 
 import contextlib
@@ -26,6 +27,12 @@ _BARE: Final = re.compile(r"[^\s\"'=\\{}\[\]]+")
 _RESERVED: Final = frozenset({"time", "level", "message"})
 
 
+class Lines(str):
+    """Text of several lines that are ours, as a plan: a person sees them one below the other."""
+
+    __slots__ = ()
+
+
 def escaped(text: str) -> str:
     r"""Give the text with every character that is not printable as ``\n``, ``\t`` or ``\uXXXX``.
 
@@ -45,7 +52,7 @@ def _quoted(text: str) -> str:
 def _plain(value: object) -> object:
     """Give what JSON can say as it is, and the text of everything else: a Secret's text is its digest."""
     if value is None or isinstance(value, (bool, int, str)):
-        return value
+        return str(value) if isinstance(value, Lines) else value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
@@ -129,9 +136,7 @@ class Log:
 
     def write(self, level: Level, event: str, fields: Mapping[str, object]) -> None:
         """Write one record. A field replaces a bound one; ``time``, ``level``, ``message`` get a ``_`` at the end."""
-        named = {
-            f"{key}_" if key in _RESERVED else key: _plain(value) for key, value in {**self._bound, **fields}.items()
-        }
+        named = {f"{key}_" if key in _RESERVED else key: value for key, value in {**self._bound, **fields}.items()}
         line = (self._as_json if self._form == "json" else self._as_text)(level, event, named)
         try:
             self._put(line)
@@ -146,13 +151,23 @@ class Log:
                 self._stream.flush()
 
     def _as_json(self, level: Level, event: str, fields: Mapping[str, object]) -> str:
-        return _json({"time": _time(self._clock()), "level": level, "message": event, **fields})
+        return _json({"time": _time(self._clock()), "level": level, "message": event, **_values(fields)})
 
     def _as_text(self, level: Level, event: str, fields: Mapping[str, object]) -> str:
         shown = f"{_COLOURS[level]}{level:<7}{_PLAIN}" if self._colour else f"{level:<7}"
         words = [_time(self._clock()), shown, escaped(event)]
-        words += [f"{escaped(key)}={_shown(value)}" for key, value in fields.items()]
-        return " ".join(words)
+        long = {key: value for key, value in fields.items() if isinstance(value, Lines) and "\n" in value}
+        words += [f"{escaped(key)}={_shown(_plain(value))}" for key, value in fields.items() if key not in long]
+        below = [line for key, value in long.items() for line in (f"  {escaped(key)}:", *_indented(value))]
+        return "\n".join([" ".join(words), *below])
+
+
+def _values(fields: Mapping[str, object]) -> dict[str, object]:
+    return {key: _plain(value) for key, value in fields.items()}
+
+
+def _indented(text: str) -> list[str]:
+    return [f"    {escaped(line)}" for line in text.split("\n")]
 
 
 def _shown(value: object) -> str:
