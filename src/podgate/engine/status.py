@@ -15,7 +15,7 @@ from podgate.engine.reconcile import Applied
 from podgate.joints import ApplyError, Key, Sample
 from podgate.model.problems import Problem, Problems
 from podgate.model.table import Table, changes
-from podgate.observe.logs import Log, Repeats
+from podgate.observe.logs import Lines, Log, Repeats
 from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, Reading, exposition
 from podgate.observe.pages import TEXT, Answer
 
@@ -82,7 +82,7 @@ class Status:
             self._counters.add(f"{self._prefix}_drift_healed_total", step=step)
         if applied.plan:
             event = "drift healed" if applied.healed else "applied"
-            self._log.info(event, step=step, plan=applied.plan, milliseconds=round(applied.seconds * 1000, 1))
+            self._log.info(event, step=step, plan=Lines(applied.plan), milliseconds=round(applied.seconds * 1000, 1))
 
     def failed(self, step: str, error: ApplyError, failures: int) -> None:
         """Note a failed attempt; log it when it is news."""
