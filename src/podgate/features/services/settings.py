@@ -153,10 +153,8 @@ class Settings(Frozen, frozen=True):
         if not 0 <= self.masquerade_bit <= 31:
             yield f"--masquerade-bit {self.masquerade_bit}: must be 0 to 31"
         if self.service_proxy_name and self.backend == "iptables":
-            yield (
-                f"--service-proxy-name {self.service_proxy_name}: iptables has one set of chains, which is the default "
-                "proxy's: give --backend nftables"
-            )
+            name = self.service_proxy_name
+            yield f"--service-proxy-name {name}: iptables chains are the default proxy's: give --backend nftables"
         if self.sync_period <= 0:
             yield f"--sync-period {self.sync_period}: must be more than 0"
         if not 0 <= self.min_sync_period <= self.sync_period:
