@@ -172,7 +172,8 @@ class Client(asyncio.BufferedProtocol):
         if decision.answer:
             if decision.keep_alive and not self._proxy.is_stopping:
                 self._transport.write(decision.answer)
-                self._proxy.answered(decision, self, decision.status, self._time() - self.began)
+                self.since = self._time()
+                self._proxy.answered(decision, self, decision.status, self.since - self.began)
                 self.deadline = self._proxy.now + self._proxy.limits.idle
             else:
                 self._refuse(decision)

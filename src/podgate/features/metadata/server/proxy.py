@@ -37,8 +37,14 @@ _SWEEP: Final = 0.5
 """Seconds between two looks at all deadlines, while there are connections."""
 
 _PRESSURE: Final = 0.85
-"""The part of the memory limit from which on connections are given up. Of 25 MiB it leaves what 200 requests need that
-come at once."""
+"""The part of the memory limit from which on idle connections are given up. Of 25 MiB it leaves what 200 requests need
+that come at once."""
+
+_LAST: Final = 0.95
+"""The part from which on long polls are given up, where there is nothing else."""
+
+_UNUSED: Final = 0.25
+"""Seconds after which a connection is not between two requests but idle."""
 
 _FREED: Final = 4096
 """Bytes that go back to the kernel with an idle connection; what Python frees, it keeps for the next one."""
@@ -259,12 +265,25 @@ class Proxy:
 
     # What is given up.
 
-    def _shed(self, why: str, source: str | None = None, least: int = 1, most: int | None = None) -> bool:
+    def _shed(self, why: str, source: str | None = None) -> bool:
         """Close the connections that have been idle for longest, of one client or of all; False when none is idle."""
         idle = [each for each in self._clients if each.is_idle() and source in (None, each.source)]
+        return self._give_up(idle, max(1, len(self._clients) // _SHED_SHARE), why)
+
+    def _relieve(self) -> None:
+        """Give up what there is not memory enough for: connections that nobody uses; near the limit, long polls."""
+        share = self._memory.share() if len(self._clients) > _FEW else 0.0
+        if share <= _PRESSURE:
+            return
+        excess = int((share - _PRESSURE) * self._memory.limit)
+        unused = [each for each in self._clients if each.is_idle() and each.since < self.now - _UNUSED]
+        count = max(excess // _FREED, len(self._clients) // _SHED_SHARE)
+        if not self._give_up(unused, min(count, len(self._clients) - _FEW), "memory") and share > _LAST:
+            self._end_a_long_poll()
+
+    def _give_up(self, idle: list[Client], count: int, why: str) -> bool:
         idle.sort(key=_since)
-        count = max(least, len(self._clients) // _SHED_SHARE)
-        for each in idle[:count][:most]:
+        for each in idle[:count]:
             each.abort()
             self._forget_early(each)
             self.counts.shed[why] += 1
@@ -289,9 +308,7 @@ class Proxy:
         for client in [each for each in self._clients if each.deadline <= now or each.has_gone()]:
             client.expired()
         self.pool.sweep(now)
-        excess = (self._memory.share() - _PRESSURE) * self._memory.limit if len(self._clients) > _FEW else 0
-        if excess > 0 and not self._shed("memory", most=len(self._clients) - _FEW, least=int(excess) // _FREED):
-            self._end_a_long_poll()
+        self._relieve()
         if self._journal is not None:
             self._journal.second_over()
         busy = bool(self._clients or len(self.pool))
