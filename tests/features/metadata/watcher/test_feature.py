@@ -25,4 +25,5 @@ def test_without_objects_files_alone_count() -> None:
 def test_it_tells_the_proxy_and_counts_what_it_tells() -> None:
     assert [step.name for step in FEATURE.steps(WatchSettings())] == ["proxy"]
     assert [sample.value for sample in FEATURE.samples(States(State(Watched())))] == [0, 0]
-    assert FEATURE.recover({}) == {}
+    assert FEATURE.recover({}) == FEATURE.pages(WatchSettings(), None) == {}
+    assert FEATURE.instance(WatchSettings()) == "metadata_watch"

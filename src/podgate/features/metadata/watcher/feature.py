@@ -62,5 +62,13 @@ class MetadataWatch:
         """Recover nothing: Pods may be others by now."""
         return {}
 
+    def instance(self, settings: WatchSettings) -> str:  # noqa: ARG002 - one per node
+        """Have one per network namespace."""
+        return self.name
+
+    def pages(self, settings: WatchSettings, served: Any) -> Mapping[str, Any]:  # noqa: ARG002 - none
+        """Serve the usual pages alone."""
+        return {}
+
 
 FEATURE = MetadataWatch()
