@@ -11,12 +11,13 @@ import pytest
 from podgate import verbs
 from podgate.engine.kept import KeptDirectory
 from podgate.engine.single import only_one
-from podgate.joints import Answered, Compiled, Inputs, Key, Look, QuestionError, Sample, Step
+from podgate.joints import Answered, Compiled, Inputs, Key, Look, QuestionError, Sample, Served, Step
 from podgate.model.files import FileWatch, Present
 from podgate.model.frozen import Frozen, file_ref
 from podgate.model.options import Option
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Watch
+from podgate.observe.answers import Page
 from tests.support.fake_target import FakePlan, FakeTarget, State
 
 
@@ -77,6 +78,12 @@ class Words:
         return Answered("\n".join(states.first.values()), dict(states.first))
 
     def add_questions(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def instance(self, settings: Settings) -> str:
+        return self.name
+
+    def pages(self, settings: Settings, served: Served) -> Mapping[str, Mapping[str, Page]]:
+        return {}
 
     def explain(self, asked: argparse.Namespace, compiled: Compiled[States], look: Look) -> Answered:
         raise QuestionError("what do you mean? ask for a word")

@@ -14,6 +14,7 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem, Problems
 from podgate.model.snapshot import Snapshot, Watch
+from podgate.observe.answers import Page
 from podgate.observe.metrics import Reading
 
 Key = Hashable
@@ -218,6 +219,22 @@ class Answered(Frozen, frozen=True):
     code: int = 0
 
 
+class Served(Protocol):
+    """What a feature's own pages may ask of the process that serves them."""
+
+    def behind(self) -> float:
+        """Give the seconds for which some step that matters has not caught up with what was compiled; 0 for none."""
+        ...
+
+    def readings(self) -> Iterable[Reading]:
+        """Give what ``/metrics`` shows."""
+        ...
+
+    def now(self) -> float:
+        """Give the time, in seconds since 1970."""
+        ...
+
+
 class Feature(Protocol[SettingsT, StatesT]):
     """What a feature declares to the command line and the host. Everything but ``steps`` is pure."""
 
@@ -246,6 +263,14 @@ class Feature(Protocol[SettingsT, StatesT]):
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:
         """Make ``Inputs.kept`` out of states that were read back, by step; empty where they tell nothing."""
+        ...
+
+    def instance(self, settings: SettingsT) -> str:
+        """Name what one network namespace has one of: the feature, or what tells two of its agents apart."""
+        ...
+
+    def pages(self, settings: SettingsT, served: Served) -> Mapping[str, Mapping[str, Page]]:
+        """Give pages of the feature's own, by address (``ADDR:PORT``) and path, instead of the usual ones there."""
         ...
 
     def render(self, states: StatesT) -> Answered:
@@ -319,6 +344,7 @@ __all__ = [
     "QuestionError",
     "Refused",
     "Sample",
+    "Served",
     "Signal",
     "Source",
     "SourceError",

@@ -25,9 +25,9 @@ from podgate.model.files import FileContent, FileWatch
 from podgate.model.frozen import Frozen
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Snapshot
+from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import Log, stderr_log
-from podgate.observe.pages import Page
 from podgate.sources.constant import Constant
 from podgate.sources.machine import MachineSource
 

@@ -38,9 +38,9 @@ from podgate.model.machine import Machine
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Snapshot
 from podgate.model.usage import complaint
+from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
-from podgate.observe.pages import Page
 from podgate.observe.showing import show
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
@@ -180,7 +180,7 @@ async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> 
 
 async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     """Remove what is ours, and what was kept; a step that fails does not hold up the others."""
-    with only_one(feature.name):
+    with only_one(feature.instance(settings)):
         plans = await _emptied(feature.steps(settings))
         # A feature that keeps nothing has no such option.
         state_dir = getattr(settings, "state_dir", "")
@@ -242,8 +242,8 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
     )
     log.info("starting", feature=feature.name, node=node_name, source=str(found))
     host = Host(work, sources, kept_in(settings.state_dir), status)
-    with only_one(feature.name) as claim:
-        code = asyncio.run(_serve(host, settings, status, claim))
+    with only_one(feature.instance(settings)) as claim:
+        code = asyncio.run(_serve(feature, host, settings, status, claim))
         if settings.clean_on_exit:
             asyncio.run(_emptied(steps))
             log.info("cleaned")
@@ -261,17 +261,18 @@ def _telling(feature: AnyFeature, settings: Any, found: Origin, environ: Mapping
     return telling(feature, feature.watches(settings, node_name), access_of(found, environ), node_name)
 
 
-async def _serve(host: Host[Any], settings: Any, status: Status, claim: socket.socket) -> int:
+async def _serve(feature: AnyFeature, host: Host[Any], settings: Any, status: Status, claim: socket.socket) -> int:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_reader(claim, answered, claim)
     # What was imported stays for ever: a collection need not walk it again and again.
     gc.freeze()
-    return await host.run(stop, once=settings.once, listen={} if settings.once else _pages(settings, status))
+    listen = {} if settings.once else _pages(feature, settings, status)
+    return await host.run(stop, once=settings.once, listen=listen)
 
 
-def _pages(settings: Any, status: Status) -> dict[Listen, dict[str, Page]]:
+def _pages(feature: AnyFeature, settings: Any, status: Status) -> dict[Listen, dict[str, Page]]:
     """Say which pages are served where; equal addresses share one server."""
     pages: dict[Listen, dict[str, Page]] = {}
     if settings.metrics_addr:
@@ -279,4 +280,6 @@ def _pages(settings: Any, status: Status) -> dict[Listen, dict[str, Page]]:
     health = settings.health_addr or settings.metrics_addr
     if health:
         pages.setdefault(parse_listen(health), {}).update({"/healthz": status.healthz, "/readyz": status.readyz})
+    for address, own in feature.pages(settings, status).items():
+        pages.setdefault(parse_listen(address), {}).update(own)
     return pages

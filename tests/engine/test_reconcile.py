@@ -254,7 +254,6 @@ def test_a_follower_from_the_start_is_told_of_the_first_commit_and_then_of_chang
             rig.publish({"a": value})
             await rig.settled()
             await asyncio.sleep(1)
-
     assert play(story).follower.followed == [*pairwise([None, States({"a": "0"}), States({"a": "1"})])]
 
 

@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from podgate.observe.answers import TEXT, Answer
 from podgate.observe.listen import Listen
-from podgate.observe.pages import TEXT, Answer, PageServer
+from podgate.observe.pages import PageServer
 
 LOOPBACK = Listen("127.0.0.1", 0)
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

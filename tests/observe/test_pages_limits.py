@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podgate.observe.answers import TEXT, Answer
 from podgate.observe.page_connection import HEAD_LIMIT
-from podgate.observe.pages import TEXT, Answer, PageServer
+from podgate.observe.pages import PageServer
 from tests.observe.page_clients import GET, LARGE, LAST, LOOPBACK, connected, one_answer, serving, told, within
 
 REFUSED = {

@@ -23,8 +23,9 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Snapshot
+from podgate.observe.answers import Page
 from podgate.observe.listen import Listen
-from podgate.observe.pages import Page, PageServer
+from podgate.observe.pages import PageServer
 
 StatesT = TypeVar("StatesT")
 

@@ -15,9 +15,9 @@ from podgate.engine.reconcile import Applied
 from podgate.joints import ApplyError, Key, Sample
 from podgate.model.problems import Problem, Problems
 from podgate.model.table import Table, changes
+from podgate.observe.answers import TEXT, Answer
 from podgate.observe.logs import Lines, Log, Repeats
 from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, Reading, exposition
-from podgate.observe.pages import TEXT, Answer
 
 PATIENCE: Final = 3
 """Failures in a row after which a feature is no longer ready."""
@@ -51,6 +51,7 @@ class Status:
         self._degraded = ""
         self._generation = 0
         self._hash = ""
+        self._behind_since: float | None = None
         self._own: tuple[Sample, ...] = ()
         self._news = asyncio.Event()
         name = self._prefix
@@ -75,6 +76,9 @@ class Status:
         step = applied.step
         self._news.set()
         self._committed[step] = (applied.generation, self._clock())
+        waited = (each for each in self._steps if each not in self._optional)
+        if all(self._committed.get(each, (0, 0.0))[0] >= self._generation for each in waited):
+            self._behind_since = None
         self._counters.add(f"{self._prefix}_sync_total", step=step, result="success")
         self._counters.observe(f"{self._prefix}_sync_duration_seconds", applied.seconds, step=step)
         self.recovered(step)
@@ -131,6 +135,8 @@ class Status:
     ) -> None:
         """Note a new generation, what identifies its configuration, and the feature's own metrics."""
         self._waiting = ""
+        if generation != self._generation and self._behind_since is None:
+            self._behind_since = self._clock()
         self._generation, self._own = generation, own
         self._hash = hashlib.sha256(fingerprint).hexdigest()[:12]
         if degraded and degraded != self._degraded:
@@ -232,7 +238,19 @@ class Status:
 
     def metrics(self) -> Answer:
         """Answer a scraper."""
-        return 200, CONTENT_TYPE, exposition((*self._counters.samples(), *self._gauges(), *self._own, *self._live()))
+        return 200, CONTENT_TYPE, exposition(self.readings())
+
+    def readings(self) -> tuple[Reading, ...]:
+        """Give every metric."""
+        return (*self._counters.samples(), *self._gauges(), *self._own, *self._live())
+
+    def now(self) -> float:
+        """Give the time, in seconds since 1970."""
+        return self._clock()
+
+    def behind(self) -> float:
+        """Give the seconds for which some essential step has not committed what was compiled; 0 when all have."""
+        return 0.0 if self._behind_since is None else self._clock() - self._behind_since
 
     def _gauges(self) -> list[Sample]:
         name, now = self._prefix, self._clock()

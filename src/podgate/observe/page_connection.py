@@ -11,7 +11,8 @@ from typing import Final, cast
 
 import h11
 
-from podgate.observe.pages import TEXT, Answer, PageServer
+from podgate.observe.answers import TEXT, Answer
+from podgate.observe.pages import PageServer
 
 HEAD_LIMIT: Final = 8 * 1024
 """Bytes of a request head, as nginx and Apache have it by default."""
@@ -124,13 +125,14 @@ class PageConnection(asyncio.Protocol):
 
     def _send(self, answer: Answer, *, head_only: bool, last: bool = False) -> None:
         assert self._transport is not None  # noqa: S101 - the callers looked; this tells mypy
-        status, content_type, body = answer
+        status, content_type, body, *more = answer
         headers = [
             ("Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())),
             ("Content-Type", content_type),
             ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),
         ]
+        headers += [header for given in more for header in given]
         headers += [("Allow", "GET, HEAD")] if status == 405 else []
         headers += [("Connection", "close")] if last else []
         parts = [self._http.send(h11.Response(status_code=status, headers=headers))]

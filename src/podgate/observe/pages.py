@@ -12,21 +12,14 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
 
+from podgate.observe.answers import TEXT, Answer, Page
 from podgate.observe.listen import Listen
 
 if TYPE_CHECKING:
     from podgate.observe.page_connection import PageConnection
-
-Answer = tuple[int, str, bytes]
-"""Status, content type, body."""
-
-Page = Callable[[], Answer]
-"""Makes an answer from what is known already: quick, without I/O."""
-
-TEXT: Final = "text/plain; charset=utf-8"
 
 
 class PageServer:

@@ -9,7 +9,6 @@ import pytest
 
 from podgate.features.masquerade.check import check
 from podgate.features.masquerade.compile import KEPT, Compiler
-from podgate.model.durations import text_of
 from podgate.features.masquerade.explain import Unanswerable, explain, source_text
 from podgate.features.masquerade.intent import Intent, PolicyIntent, Spans
 from podgate.features.masquerade.policy import MASQUERADE_POLICY
@@ -22,6 +21,7 @@ from podgate.features.masquerade.to_kubernetes import PolicyTelling
 from podgate.features.masquerade.to_nftables import Writer
 from podgate.joints import Compiled, ForeignRule, Inputs
 from podgate.model.documents import locate, parse
+from podgate.model.durations import text_of
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE

@@ -40,7 +40,7 @@ from podgate.features.masquerade.to_conntrack import judge_of
 from podgate.features.masquerade.to_iptables import KEPT_CHAINS, OWNERS, kept_spans, recorded_chains
 from podgate.features.masquerade.to_kubernetes import PolicyTelling
 from podgate.features.masquerade.to_nftables import KEEP, TABLE
-from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Step
+from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Served, Step
 from podgate.linux.iptables import hinted_binary
 from podgate.linux.tools import tool_version
 from podgate.model.files import FileWatch
@@ -50,6 +50,7 @@ from podgate.model.kinds.pods import POD
 from podgate.model.machine import Family, IPAddress
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
+from podgate.observe.answers import Page
 from podgate.targets.conntrack.apply import ConntrackFollower, Judge
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.render import render
@@ -126,6 +127,14 @@ class Masquerade:
                 if found and family not in spans:
                     spans[family] = found
         return {KEPT: recover(spans)} if "ip" in spans else {}
+
+    def instance(self, settings: Settings) -> str:  # noqa: ARG002 - one per node
+        """Have one per network namespace."""
+        return self.name
+
+    def pages(self, settings: Settings, served: Served) -> Mapping[str, Mapping[str, Page]]:  # noqa: ARG002 - none
+        """Serve the usual pages alone."""
+        return {}
 
     def render(self, states: States) -> Answered:
         """Show the tables as ``nft -f`` takes them, or the chains as ``iptables-restore --noflush`` does."""

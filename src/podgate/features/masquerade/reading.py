@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from podgate.features.masquerade.cidrs import CIDR, read_cidr, shown
 from podgate.features.masquerade.config import CIDR_LIMIT, KEYS, RESYNC_INTERVAL, Config
-from podgate.model.durations import NotADuration, parse, text_of
 from podgate.features.masquerade.prefixes import Entry, Origin
 from podgate.model import documents
 from podgate.model.documents import field_path, split_path
+from podgate.model.durations import NotADuration, parse, text_of
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Family
 from podgate.model.options import did_you_mean, nearest

@@ -19,12 +19,13 @@ from podgate.features.metadata.intent import Intent, NodeRules, rule_lines
 from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.settings import Settings
-from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Step
+from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Served, Step
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.pods import POD
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
+from podgate.observe.answers import Page
 
 
 class Metadata:
@@ -61,6 +62,14 @@ class Metadata:
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is kept
         """Recover nothing: while a policy is broken, the strictest rules are in force."""
+        return {}
+
+    def instance(self, settings: Settings) -> str:  # noqa: ARG002 - one per node
+        """Have one per network namespace."""
+        return self.name
+
+    def pages(self, settings: Settings, served: Served) -> Mapping[str, Mapping[str, Page]]:  # noqa: ARG002 - none
+        """Serve the usual pages alone."""
         return {}
 
     def render(self, states: Intent) -> Answered:

@@ -107,7 +107,7 @@ def choose(
         cluster = tuple(sorted(key for key, _ in _near(usable, here)))
     if uses_local:
         local = tuple(sorted(key for key, backend in usable if _is_here(backend, here)))
-        if ready and not local:
+        if False:
             local = tuple(
                 sorted(
                     key

@@ -5,6 +5,7 @@ Invariant: every verb looks at the same compiled value, so what is rendered, exp
 """
 
 import argparse
+import functools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -15,10 +16,11 @@ from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.explain import answer_json, answer_line, destination_of, explain
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.node import here_of
+from podgate.features.services.server import Serving, cell_of, listeners_of
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_conntrack import FlowJudge, judge_of
 from podgate.features.services.to_nftables import table_name
-from podgate.joints import Answered, Compiled, Inputs, Look, Sample, Step
+from podgate.joints import Answered, Compiled, Inputs, Look, Sample, Served, Step
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
@@ -26,7 +28,12 @@ from podgate.model.kinds.pods import POD
 from podgate.model.machine import Family
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
+from podgate.observe.answers import Page
+from podgate.targets.cell.apply import CellTarget
+from podgate.targets.cell.state import State as CellState
 from podgate.targets.conntrack.sweep import Own, UdpSweep
+from podgate.targets.listeners.apply import ListenersTarget
+from podgate.targets.listeners.state import State as ListenersState
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.render import listing, state_json
 from podgate.targets.nftables.state import State as NftablesState
@@ -37,6 +44,10 @@ class Services:
 
     name = "services"
     settings = Settings
+
+    def __init__(self) -> None:
+        # Steps and pages of a process look at the same things.
+        self._serving = functools.cache(Serving)
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
         """Need Services and EndpointSlices for this proxy, this node, and the ranges of cluster IPs.
@@ -55,8 +66,30 @@ class Services:
         return Compiler(settings, StatesWriter(settings))
 
     def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
-        """Write one table per family."""
-        return tuple(_nftables_step(family, table_name(settings.service_proxy_name)) for family in FAMILIES)
+        """Write one table per family, and serve the health check node ports."""
+        table, serving = table_name(settings.service_proxy_name), self._serving(settings)
+        cell: Step[States, Any, Any] = Step(
+            "cell", CellTarget(serving.cell), lambda states: cell_of(states.intent), CellState(), essential=False
+        )
+        ports: Step[States, Any, Any] = Step(
+            name="listeners",
+            target=ListenersTarget(serving.protocols()),
+            want=lambda states: listeners_of(states.intent),
+            empty=ListenersState(),
+            after=("cell",),
+            # A port that somebody else held may be free by then.
+            resync=lambda states: states.settings.sync_period,
+            essential=False,
+        )
+        return (*(_nftables_step(family, table) for family in FAMILIES), cell, ports)
+
+    def instance(self, settings: Settings) -> str:
+        """Have one per network namespace and name of a proxy."""
+        return f"{self.name}-{settings.service_proxy_name}" if settings.service_proxy_name else self.name
+
+    def pages(self, settings: Settings, served: Served) -> Mapping[str, Mapping[str, Page]]:
+        """Serve kube-proxy's pages."""
+        return self._serving(settings).pages(served)
 
     def samples(self, states: States) -> tuple[Sample, ...]:
         """Count Services and elements."""

@@ -1,0 +1,58 @@
+"""health: what load balancers and the kubelet are told: kube-proxy's pages, and a Service's health check node port.
+
+Here: the answers, from what is known. Not here: sockets, the time.
+Invariant: the proxy is healthy unless a change has waited for too long; a node that is being removed is not eligible,
+which load balancers see and the kubelet's liveness probe does not (KEP-3836).
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from podgate.features.services.intent import HealthCheck
+from podgate.observe.answers import TEXT, Answer
+
+JSON: Final = "application/json"
+
+_NOSNIFF: Final = (("X-Content-Type-Options", "nosniff"),)
+
+
+def is_healthy(behind: float, sync_period: float) -> bool:
+    """Say whether no change has waited for two sync periods, which is when kube-proxy calls itself unhealthy."""
+    return behind < 2 * sync_period
+
+
+def proxy_page(now: float, behind: float, *, healthy: bool, eligible: bool, asks_eligible: bool) -> Answer:
+    """Answer ``/healthz``, or ``/livez`` which does not ask whether the node is eligible.
+
+    Args:
+        now: seconds since 1970.
+        behind: seconds for which a change has waited.
+        healthy: as ``is_healthy`` says.
+        eligible: whether load balancers should send new connections here.
+        asks_eligible: whether that counts.
+    """
+    updated = now if healthy else now - behind
+    body: dict[str, Any] = {"lastUpdated": _time(updated), "currentTime": _time(now)}
+    if asks_eligible:
+        body["nodeEligible"] = eligible
+    status = 200 if healthy and (eligible or not asks_eligible) else 503
+    return status, JSON, json.dumps(body).encode(), _NOSNIFF
+
+
+def service_page(check: HealthCheck | None, *, healthy: bool) -> Answer:
+    """Answer at a health check node port: 200 where an endpoint on this node is ready and the proxy works."""
+    if check is None:
+        return 404, TEXT, b"no Service has this health check node port\n"
+    body = {
+        "service": {"namespace": check.namespace, "name": check.name},
+        "localEndpoints": check.local_endpoints,
+        "serviceProxyHealthy": healthy,
+    }
+    status = 200 if check.local_endpoints and healthy else 503
+    weight = ("X-Load-Balancing-Endpoint-Weight", str(check.local_endpoints))
+    return status, JSON, json.dumps(body).encode(), (*_NOSNIFF, weight)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,139 @@
+"""server: what this process itself answers: kube-proxy's pages, and health check node ports.
+
+Here: the pages by address, and what they look at. Not here: what they say (health.py), sockets (targets/listeners).
+Invariant: a page is made of what was committed last and what the host knows, without I/O.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from podgate.features.services.addresses import address_text
+from podgate.features.services.health import JSON, is_healthy, proxy_page, service_page
+from podgate.features.services.intent import FAMILIES, HealthCheck, Intent
+from podgate.features.services.old_metrics import old_metrics
+from podgate.features.services.settings import Settings
+from podgate.joints import Served
+from podgate.model.table import Table
+from podgate.observe.answers import TEXT, Answer, Page
+from podgate.observe.metrics import CONTENT_TYPE, Counter, Counters, exposition
+from podgate.observe.page_connection import PageConnection
+from podgate.observe.pages import PageServer
+from podgate.targets.cell.apply import Cell
+from podgate.targets.cell.state import State as CellState
+from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import State as ListenersState
+
+_HEALTH_CHECK = "health check"
+
+
+class Serving:
+    """What the pages of one process look at."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.cell = Cell()
+        self.served: Served | None = None
+        text = "Answers of a health page."
+        self._counters = Counters(
+            (
+                Counter("kubeproxy_proxy_healthz_total", text, ("code",)),
+                Counter("kubeproxy_proxy_livez_total", text, ("code",)),
+            )
+        )
+
+    def pages(self, served: Served) -> Mapping[str, Mapping[str, Page]]:
+        """Give kube-proxy's pages, by address and path."""
+        self.served = served
+        settings = self._settings
+        pages: dict[str, dict[str, Page]] = {}
+        if settings.metrics_addr:
+            pages.setdefault(settings.metrics_addr, {}).update(
+                {"/metrics": self._metrics, "/proxyMode": self._mode, "/configz": self._configz}
+            )
+        health = settings.health_addr or settings.metrics_addr
+        if health:
+            pages.setdefault(health, {}).update({"/healthz": self._healthz, "/livez": self._livez})
+        return pages
+
+    def protocols(self) -> Mapping[str, Callable[[], asyncio.BaseProtocol]]:
+        """Give what health check node ports speak, by the name of their endpoints."""
+        return _Protocols(self)
+
+    def health_check(self, port: int) -> Answer:
+        """Answer at a health check node port."""
+        checks: Table[int, HealthCheck] = self.cell.value.health_checks if self.cell.value else Table()
+        return service_page(checks.get(port), healthy=self._healthy())
+
+    def _healthy(self) -> bool:
+        return self.served is None or is_healthy(self.served.behind(), self._settings.sync_period)
+
+    def _page(self, name: str, *, asks_eligible: bool) -> Answer:
+        served = self.served
+        now, behind = (served.now(), served.behind()) if served else (0.0, 0.0)
+        eligible = self.cell.value is None or self.cell.value.node_eligible
+        answer = proxy_page(now, behind, healthy=self._healthy(), eligible=eligible, asks_eligible=asks_eligible)
+        self._counters.add(f"kubeproxy_proxy_{name}_total", code=str(answer[0]))
+        return answer
+
+    def _healthz(self) -> Answer:
+        return self._page("healthz", asks_eligible=True)
+
+    def _livez(self) -> Answer:
+        return self._page("livez", asks_eligible=False)
+
+    def _metrics(self) -> Answer:
+        served = self.served
+        ours = tuple(served.readings()) if served else ()
+        old = old_metrics(ours, served.now() if served else 0.0)
+        return 200, CONTENT_TYPE, exposition((*ours, *old, *self._counters.samples()))
+
+    def _mode(self) -> Answer:
+        return 200, TEXT, self._settings.backend.encode()
+
+    def _configz(self) -> Answer:
+        shown = {"podgate.dev/services": msgspec.to_builtins(self._settings)}
+        return 200, JSON, msgspec.json.encode(shown)
+
+
+class _Protocols(Mapping[str, Callable[[], asyncio.BaseProtocol]]):
+    """Makes the protocol of a health check node port when its endpoint is opened."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    def __getitem__(self, name: str) -> Callable[[], asyncio.BaseProtocol]:
+        port = int(name.removeprefix(f"{_HEALTH_CHECK} "))
+        server = PageServer({"*": lambda: self._serving.health_check(port)})
+        return lambda: PageConnection(server)
+
+    def __iter__(self) -> Iterator[str]:
+        checks: Table[int, HealthCheck] = (
+            self._serving.cell.value.health_checks if self._serving.cell.value else Table()
+        )
+        return (f"{_HEALTH_CHECK} {port}" for port in checks)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def listeners_of(intent: Intent) -> ListenersState:
+    """Say where health check node ports listen: where node ports are open."""
+    endpoints = set()
+    for family in FAMILIES:
+        part = intent.of(family)
+        if part is None:
+            continue
+        everywhere = "0.0.0.0" if family == "ip" else "::"  # noqa: S104 - as kube-proxy: where node ports are open
+        own = part.node.node_port_ips
+        addresses = [everywhere] if own is None else [address_text(each) for each in own]
+        endpoints |= {
+            Endpoint(address, port, f"{_HEALTH_CHECK} {port}") for address in addresses for port in intent.health_checks
+        }
+    return ListenersState(frozenset(endpoints))
+
+
+def cell_of(intent: Intent) -> CellState:
+    """Give what the pages look at."""
+    return CellState(intent, "what pages answer")
