@@ -232,10 +232,14 @@ def encode_elements(elements: Iterable[tuple[bytes, bytes | str]], shape: Shape)
     end_flags = attribute(_FLAGS, struct.pack(">I", _ELEMENT_END))
     plain = struct.pack("=HH", 12 + size + len(padding), 1 | NLA_F_NESTED) + key_header
     end_header = struct.pack("=HH", 20 + size + len(padding), 1 | NLA_F_NESTED) + end_flags + key_header
+    whole = 2 * size if shape.is_interval else size
     for key, data in elements:
         if not key:
             flags = attribute(_FLAGS, struct.pack(">I", _ELEMENT_CATCH_ALL))
             yield nested(1, flags, _data_attribute(data))
+            continue
+        if len(key) != whole:
+            yield nested(1, nested(_KEY, attribute(_VALUE, key)), _data_attribute(data))  # the kernel will name it
             continue
         first = key[:size]
         if shape.is_concatenation and shape.is_interval:

@@ -36,7 +36,7 @@ from podgate.linux.nftables_watch import Watch, refusal
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.nftables.diff import Plan, diff
-from podgate.targets.nftables.elements import TYPES, key_text
+from podgate.targets.nftables.elements import TYPES, key_size, key_text
 from podgate.targets.nftables.messages import fill
 from podgate.targets.nftables.program import load
 from podgate.targets.nftables.render import render, replaced_sets, transaction
@@ -239,18 +239,35 @@ class NftablesTarget:
                     yield Drifted(what)
 
 
-def _refused(problem: RefusedError, plan: Plan) -> NetlinkError:
+def _refused(problem: RefusedError, plan: Plan) -> ApplyError | RefusedError:
     """Say which part of a table the kernel refused."""
-    sets = {declared.name: declared for declared in (*plan.have.sets, *plan.want.sets)}
-    what = problem.what
-    if what in sets:
-        declared = sets[what]
-        what = f"elements of {'map' if declared.data else 'set'} {what}"
-        if problem.element:
-            is_pair = declared.is_interval and len(declared.key) > 1
-            what += f", {key_text(declared.key, problem.element, is_interval=is_pair)}"
-    words = f"{problem.strerror}; it refused {what or 'the transaction as a whole'}"
-    return NetlinkError(problem.errno or 0, words, problem.sequence, problem.offset)
+    if problem.errno == errno.EPERM:
+        return problem
+    what = problem.what or "the transaction as a whole: its rules call each other in a circle, or where they may not"
+    declared = next((each for each in (*plan.want.sets, *plan.have.sets) if each.name == what), None)
+    if declared is not None:
+        what = f"elements of {'map' if declared.data else 'set'} {what}{_shown(declared, problem.element)}"
+    code = errno.errorcode.get(problem.errno or 0, problem.errno)
+    message = (
+        f"writing table {plan.want.family} {plan.want.name} failed ({code}: {problem.strerror}): "
+        f"the kernel refused {what}"
+    )
+    if problem.errno == errno.ENOENT and declared is None:
+        hint = "if all that it names is there, the kernel lacks a feature that it needs (CONFIG_NFT_FIB, _NAT, _MASQ …)"
+        return ApplyError(f"{message}; {hint}", "KernelLacksFeature")
+    return ApplyError(message, "KernelRefused")
+
+
+def _shown(declared: Set, key: bytes | None) -> str:
+    """Show the key of a refused element, of an interval one bound."""
+    if not key:
+        return ""
+    size = key_size(declared.key)
+    if len(key) == size:
+        return f", {key_text(declared.key, key, is_interval=False)}"
+    if len(key) == 2 * size:
+        return f", {key_text(declared.key, key, is_interval=True)}"
+    return f", one of {len(key)} bytes instead of {size}"
 
 
 def _shape(info: SetInfo) -> Shape:
