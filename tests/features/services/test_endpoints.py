@@ -109,6 +109,8 @@ def test_of_one_pod_in_two_slices_the_newer_slice_counts() -> None:
     before = Backend(address, READY | SERVING, pod="p", changed="2026-01-01T00:00:00")
     after = Backend(address, TERMINATING, pod="p", changed="2026-01-01T00:00:00.5")
     assert only(before, after) == only(after, before) == after
+    better = Backend(address, READY | SERVING, pod="p", changed="2026-01-01T00:00:01")
+    assert only(after, better) == only(better, after) == better
     other = Backend(address, READY | SERVING, pod="q", changed="2025-01-01T00:00:00")
     assert only(before, after, other) == only(other, after, before) == other
 

@@ -1,5 +1,7 @@
 """Answers as JSON, and decisions that no case of explain.case shows."""
 
+from typing import Any
+
 from podgate.features.services.compile import Compiler
 from podgate.features.services.deciding import Sender, decide
 from podgate.features.services.explain import answer_json, destination_of, explain
@@ -7,7 +9,7 @@ from podgate.features.services.node import here_of
 from podgate.features.services.settings import Settings
 from tests.support.service_inputs import inputs_of, node_object
 
-OBJECTS = [
+OBJECTS: list[dict[str, Any]] = [
     {
         "apiVersion": "v1",
         "kind": "Service",
