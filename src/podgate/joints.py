@@ -175,6 +175,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
             is to be kept is kept, also while it fails.
         in_process: what it programs lives and dies with this process, as a socket: a refused key ends ``run`` with exit
             code 1.
+        transient: what it programs ends with this process, so there is nothing to plan or to clean.
         live: metrics of what it programs, read when somebody asks.
         spread: seconds, by the feature's states, of which an attempt waits a random part, so that many nodes do not
             write at once; what changes meanwhile is written with it.
@@ -196,6 +197,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     spread: Callable[[StatesT], float] = lambda _states: 0.0
     knows: Callable[[StatesT], bool] = lambda _states: True
     recovers: bool = True
+    transient: bool = False
 
 
 SettingsT = TypeVar("SettingsT")

@@ -171,7 +171,7 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
 async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> Answered:
     """Compare with the live system; changes nothing."""
     rows = []
-    for step in feature.steps(settings):
+    for step in _lasting(feature.steps(settings)):
         plan = step.target.diff(await step.target.read(), step.want(compiled.states))
         rows.append({"step": step.name, "differs": bool(plan), "plan": str(plan) if plan else ""})
     text = "\n".join(f"{row['step']}:\n{row['plan']}" for row in rows if row["differs"]) or "no difference"
@@ -181,7 +181,7 @@ async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> 
 async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     """Remove what is ours, and what was kept; a step that fails does not hold up the others."""
     with only_one(feature.instance(settings)):
-        plans = await _emptied(feature.steps(settings))
+        plans = await _emptied(_lasting(feature.steps(settings)))
         # A feature that keeps nothing has no such option.
         state_dir = getattr(settings, "state_dir", "")
         forgot = bool(state_dir) and _forget(state_dir)
@@ -189,6 +189,11 @@ async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     lines = [f"{row['step']}: {row['removed']}" for row in rows if row["removed"]]
     lines += [f"{state_dir}: removed what was kept there"] if forgot else []
     return Answered("\n".join(lines) or "nothing of ours was there", {"steps": rows, "kept_removed": forgot})
+
+
+def _lasting(steps: Iterable[Step[Any, Any, Any]]) -> list[Step[Any, Any, Any]]:
+    """Give the steps whose work outlives a process."""
+    return [step for step in steps if not step.transient]
 
 
 async def _emptied(steps: Iterable[Step[Any, Any, Any]]) -> list[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import pairwise, permutations
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -245,16 +245,6 @@ def test_a_follower_sees_the_oldest_change_that_it_has_not_followed() -> None:
         await asyncio.sleep(5.0)
 
     assert play(story).follower.followed == [(States({"a": "0"}), States({"a": "2"}))]
-
-
-def test_a_follower_from_the_start_is_told_of_the_first_commit_and_then_of_changes() -> None:
-    async def story(rig: Rig) -> None:
-        rig.follower.from_start = True
-        for value in ("0", "1"):
-            rig.publish({"a": value})
-            await rig.settled()
-            await asyncio.sleep(1)
-    assert play(story).follower.followed == [*pairwise([None, States({"a": "0"}), States({"a": "1"})])]
 
 
 def test_the_first_commit_of_a_process_is_no_change_to_follow() -> None:

@@ -69,7 +69,12 @@ class Services:
         """Write one table per family, and serve the health check node ports."""
         table, serving = table_name(settings.service_proxy_name), self._serving(settings)
         cell: Step[States, Any, Any] = Step(
-            "cell", CellTarget(serving.cell), lambda states: cell_of(states.intent), CellState(), essential=False
+            "cell",
+            CellTarget(serving.cell),
+            lambda states: cell_of(states.intent),
+            CellState(),
+            essential=False,
+            transient=True,
         )
         ports: Step[States, Any, Any] = Step(
             name="listeners",
@@ -80,6 +85,7 @@ class Services:
             # A port that somebody else held may be free by then.
             resync=lambda states: states.settings.sync_period,
             essential=False,
+            transient=True,
         )
         return (*(_nftables_step(family, table) for family in FAMILIES), cell, ports)
 
