@@ -19,7 +19,7 @@ from podgate.kubeapi.requests import Request, list_page
 from podgate.model.kinds.meta import ApiStruct
 from podgate.model.options import kube_mistakes
 from podgate.model.snapshot import Watch
-from podgate.sources.origin import Api, access_of, origin
+from podgate.sources.origin import SOURCE_VARIABLE, Api, access_of, origin
 
 Ask = Callable[[Request], Awaitable[Answer]]
 """Sends one request. Raises UnreachableError, AccessError."""
@@ -27,26 +27,38 @@ Ask = Callable[[Request], Awaitable[Answer]]
 NOT_IN_TIME: Final = 3
 """The exit code when the API did not let us in before the time was over."""
 
-NO_API: Final = "no API is known here: give --kubeconfig FILE, or run this in a Pod with an account"
+NO_API: Final = "no API is known here: give --kubeconfig FILE, set $KUBECONFIG, or run this in a Pod with an account"
 
 
 def add_api(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which API."""
-    told = "the kubeconfig of the API; inside a Pod its own account serves too"
+    told = "the kubeconfig of the API; without it $KUBECONFIG, or inside a Pod its own account"
     parser.add_argument("--kubeconfig", metavar="FILE", help=told)
     parser.add_argument("--context", metavar="NAME", help="the context in the kubeconfig; without it the current one")
 
 
 def connection_to(asked: argparse.Namespace, environ: Mapping[str, str]) -> Connection:
     """Give a connection, which is not open yet. Raises SourceError where none is configured, or it cannot be used."""
-    mistakes = "\n".join(kube_mistakes(asked.kubeconfig, asked.context))
-    if mistakes:
-        raise SourceError(mistakes)
+    kubeconfig = kubeconfig_of(asked, environ)
     # A folder of manifests is no API, so $PODGATE_SOURCE does not count here.
-    found = origin(None, asked.kubeconfig, asked.context, {k: v for k, v in environ.items() if k != "PODGATE_SOURCE"})
+    found = origin(None, kubeconfig, asked.context, {k: v for k, v in environ.items() if k != SOURCE_VARIABLE})
     if not isinstance(found, Api):
         raise SourceError(NO_API)
     return Connection(access_of(found, environ), Limits(answer=30.0))
+
+
+def kubeconfig_of(asked: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
+    """Give the kubeconfig: the flag's, or that of $KUBECONFIG, as kubectl reads it. Raises SourceError.
+
+    An agent does not look there: on a node it would be whatever root's shell happens to name.
+    """
+    named = asked.kubeconfig if asked.kubeconfig is not None else environ.get("KUBECONFIG") or None
+    if asked.kubeconfig is None and named and ":" in named:
+        raise SourceError(f"$KUBECONFIG names several files, which are not merged: give --kubeconfig FILE: {named}")
+    mistakes = "\n".join(kube_mistakes(named, asked.context))
+    if mistakes:
+        raise SourceError(mistakes)
+    return named
 
 
 class _Metadata(ApiStruct, frozen=True, rename="camel"):

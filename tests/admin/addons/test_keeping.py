@@ -268,6 +268,18 @@ async def test_once_ends_when_all_is_done_or_the_time_is_over() -> None:
 
 
 @in_virtual_time
+async def test_workloads_are_waited_for_when_that_is_asked_for() -> None:
+    async with lab() as it:
+        it.folder(daemons("v0.1"))
+        answered = await once(it.keeper, 60)
+        assert (answered.code, answered.data["unready"]) == (0, ("DaemonSet/kube-system/proxy-v0.1",))
+        answered = await once(it.keeper, 10, wait=True)
+        assert (answered.code, "not ready: DaemonSet/kube-system/proxy-v0.1" in answered.text) == (1, True)
+        asyncio.get_running_loop().call_later(5, it.ready, "proxy-v0.1")
+        assert (await once(it.keeper, 60, wait=True)).code == 0
+
+
+@in_virtual_time
 async def test_a_plan_shows_itself_and_changes_nothing() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a"))

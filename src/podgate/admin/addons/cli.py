@@ -69,7 +69,7 @@ async def _run(
             if wrong:
                 text = f"the API did not let us in within {asked.timeout:g} s: {wrong}"
                 return Answered(text, {"errors": [text]}, NOT_IN_TIME)
-            return await (preview(keeper) if asked.dry_run else once(keeper, asked.timeout))
+            return await (preview(keeper) if asked.dry_run else once(keeper, asked.timeout, wait=asked.wait))
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -92,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     told = "the name of this set of add-ons: only what it made is removed (default: the folder's name)"
     verb.add_argument("--name", metavar="NAME", default="", help=told)
     verb.add_argument("--once", action="store_true", help="end when all is done, or after --timeout")
+    verb.add_argument("--wait", action="store_true", help="with --once: also wait until every workload is ready")
     verb.add_argument("--dry-run", action="store_true", help="print what would be done: exit 0 nothing, 1 something")
     verb.add_argument("--interval", type=float, default=60.0, metavar="S", help="seconds between passes (default: 60)")
     told = "with --once and --dry-run: seconds to wait for the API, and for the end (default: 120)"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from podgate.admin.addons.cluster import Cluster
 from podgate.admin.addons.folder import Folder
-from podgate.admin.addons.plan import Plan, planned
+from podgate.admin.addons.plan import WORKLOADS, Plan, planned
 from podgate.joints import Answered
 from podgate.kubeapi.connection import AccessError, UnreachableError
 from podgate.model.frozen import Frozen
@@ -33,12 +33,14 @@ class Pass(Frozen, frozen=True):
         complaints: what is wrong with the folder, or with what the API has and shows.
         refused: why steps were refused, by object.
         failure: why the API could not be asked; empty when it could.
+        unready: workloads that are there and not all of whose Pods are ready.
     """
 
     plan: Plan | None = None
     complaints: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     failure: str = ""
+    unready: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -74,7 +76,11 @@ class Keeper:
             return Pass(None, folder.complaints, {}, str(error))
         complaints = (*folder.complaints, *survey.complaints)
         plan = planned(survey.wanted, survey.found, whole=not complaints, adopt=self._adopt)
-        return Pass(plan, complaints)
+        asked = {each.key for each in survey.wanted}
+        unready = (
+            each for each in survey.found if each.key in asked and each.kind.kind in WORKLOADS and not each.ready
+        )
+        return Pass(plan, complaints, unready=tuple(sorted(str(each.ref) for each in unready)))
 
     async def bring(self) -> Pass:
         """Do what is to be done now, one step after the other."""
@@ -93,7 +99,7 @@ class Keeper:
                     self._log.info(_DONE[step.verb], object=str(step.ref), why=step.why or None)
         except (UnreachableError, AccessError) as error:
             failure = str(error)
-        passed = Pass(found.plan, found.complaints, refused, failure)
+        passed = Pass(found.plan, found.complaints, refused, failure, found.unready)
         self._tell(passed)
         return passed
 
@@ -120,14 +126,16 @@ class Keeper:
         self._places = (self._places - ended) | troubles.keys()
 
 
-async def once(keeper: Keeper, seconds: float) -> Answered:
-    """Make passes until all is done, or the time is over."""
+async def once(keeper: Keeper, seconds: float, *, wait: bool = False) -> Answered:
+    """Make passes until all is done, and with ``wait`` every workload is ready, or the time is over."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + seconds
     while True:
         passed = await keeper.bring()
-        if passed.done or loop.time() + SOON > ends:
-            return told(passed, "done" if passed.done else "not done")
+        done = passed.done and not (wait and passed.unready)
+        if done or loop.time() + SOON > ends:
+            answered = told(passed, "done" if done else "not done")
+            return Answered(answered.text, {**answered.data, "done": done}, int(not done))
         await asyncio.sleep(SOON)
 
 
@@ -156,10 +164,12 @@ def told(passed: Pass, verdict: str) -> Answered:
     lines = [*(f"error: {line}" for line in passed.complaints), *map(str, steps)]
     lines += [f"refused {ref}: {why}" for ref, why in passed.refused.items()]
     lines += [f"error: {passed.failure}"] * bool(passed.failure)
+    lines += [f"not ready: {ref}" for ref in passed.unready]
     data: dict[str, Any] = {
         "done": passed.done,
         "steps": [{"verb": step.verb, "object": str(step.ref), "why": step.why} for step in steps],
         "errors": [*passed.complaints, *([passed.failure] if passed.failure else [])],
         "refused": dict(passed.refused),
+        "unready": passed.unready,
     }
     return Answered("\n".join([*lines, *([verdict] if verdict else [])]), data, int(not passed.done))

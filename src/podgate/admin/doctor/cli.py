@@ -29,14 +29,13 @@ from podgate.admin.doctor.examining import (
 )
 from podgate.admin.doctor.findings import Finding, answered
 from podgate.admin.doctor.rights import Account
-from podgate.admin.reaching import NO_API, add_api
+from podgate.admin.reaching import NO_API, add_api, kubeconfig_of
 from podgate.joints import Answered, SourceError
 from podgate.kubeapi.connection import Connection, Limits, UnreachableError
 from podgate.model.files import Present
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.model.options import kube_mistakes
-from podgate.model.usage import Parser, UsageError
+from podgate.model.usage import Parser
 from podgate.sources.manifests import load_manifests
 from podgate.sources.objects import objects_in, parsed_file
 from podgate.sources.origin import Api, Manifests, Origin, access_of, load, origin
@@ -60,12 +59,9 @@ def main(
         servers: the features whose ``run`` reads no objects itself.
     """
     asked = _parser(tuple(features)).parse_args(list(words))
-    mistakes = [*kube_mistakes(asked.kubeconfig, asked.context)]
-    if mistakes:
-        raise UsageError("\n".join(f"podgate doctor: {mistake}" for mistake in mistakes))
     names = tuple(asked.feature or features)
     roles = [role for name in names for role in _roles(name, features[name], servers)]
-    found = origin(asked.source, asked.kubeconfig, asked.context, environ)
+    found = origin(asked.source, kubeconfig_of(asked, environ), asked.context, environ)
     match found:
         case Api():
             return answered(asyncio.run(_with_api(found, roles, environ)))
