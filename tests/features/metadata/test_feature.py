@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from podgate.features.metadata.feature import FEATURE
 from podgate.features.metadata.settings import Settings
@@ -59,6 +60,17 @@ def test_who_asks(settings: Settings) -> None:
     assert [row["reason"] for row in asked(settings, KUBE_ENV, "--from", "a/h")] == ["NotRedirected"]
 
 
+def test_where_all_pods_are_in_the_nodes_ranges_nobody_else_is_served(tmp_path: Path) -> None:
+    node = "---\n{apiVersion: v1, kind: Node, metadata: {name: node-1}, spec: {podCIDRs: [10.64.0.0/24]}}"
+    (tmp_path / "objects.yaml").write_text(OBJECTS + node)
+    narrow = Settings(source=str(tmp_path), node_name="node-1")
+    addresses = ("10.64.0.3", "10.65.0.3", "fd00::3", "127.0.0.1")
+    reasons = ["Concealed", "NotAdmitted", "NotAdmitted", "Concealed"]
+    assert [asked(narrow, KUBE_ENV, "--from", address)[0]["reason"] for address in addresses] == reasons
+    wider = replace(narrow, allow_from="10.65.0.0/16")
+    assert asked(wider, KUBE_ENV, "--from", "10.65.0.3")[0]["reason"] == "Concealed"
+
+
 def test_headers_and_methods(settings: Settings) -> None:
     assert [row["reason"] for row in asked(settings, "/", "-H", "A: b", "-H", "X-Forwarded-For: c")] == ["ForwardedFor"]
     assert [row["status"] for row in asked(settings, "/", "--method", "DELETE")] == [405]
@@ -87,5 +99,5 @@ def test_render_shows_the_filter_and_the_rules() -> None:
     assert [sample.value for sample in FEATURE.samples(states)] == [0, 0]
     names = [step.name for step in FEATURE.steps(settings)]
     redirects = ["nftables/redirect", "iptables-nft", "iptables-legacy"]
-    assert names == [*redirects, "nftables/ip", "nftables/ip6", "addresses"]
+    assert names == [*redirects, "nftables/ip", "nftables/ip6", "addresses", "conntrack"]
     assert FEATURE.recover({}) == {}

@@ -4,11 +4,12 @@ Here: a question as the bytes that a client would send, and the answer's JSON fo
 Invariant: the bytes go through the same parser and decider as those of a connection.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from podgate.features.metadata.filter import Decider
 from podgate.features.metadata.head import Head, Refused, read_head
+from podgate.features.metadata.server.exposure import STRANGER, Exposure, networks
 from podgate.features.metadata.verdict import Verdict
 from podgate.model.frozen import Frozen
 
@@ -68,12 +69,16 @@ def head_of(question: Question, default_host: str) -> bytes:
     return "".join(f"{line}\r\n" for line in (*lines, "")).encode("utf-8", "surrogateescape")
 
 
-def explain(decider: Decider, question: Question) -> Answer:
-    """Answer one question."""
-    default_host = decider.filter.profile.hosts[0]
+def explain(decider: Decider, question: Question, allowed: Sequence[str] = ()) -> Answer:
+    """Answer one question; ``allowed`` are the ranges of ``--allow-from``."""
+    filter_ = decider.filter
+    default_host = filter_.profile.hosts[0]
     path = target_and_host(question.asked, default_host)[0]
     if question.host_network:
         return Answer(path, "forward", None, "NotRedirected", HOST_NETWORK, sent=path)
+    exposure = Exposure(frozenset(filter_.profile.addresses), networks(allowed), networks(filter_.pod_ranges))
+    if question.source and not exposure.admits(question.source, "", filter_.profile.addresses[0]):
+        return Answer(path, "deny", 403, STRANGER.reason, STRANGER.rule, STRANGER.message)
     data = head_of(question, default_host)
     head = read_head(data)
     if isinstance(head, Head) and head.size == len(data):
@@ -83,9 +88,9 @@ def explain(decider: Decider, question: Question) -> Answer:
     return Answer(path, "deny", 400, "BadRequestLine", "http", "a line break in what was asked: these are two requests")
 
 
-def explain_all(decider: Decider, questions: Iterable[Question]) -> tuple[Answer, ...]:
+def explain_all(decider: Decider, questions: Iterable[Question], allowed: Sequence[str] = ()) -> tuple[Answer, ...]:
     """Answer several."""
-    return tuple(explain(decider, question) for question in questions)
+    return tuple(explain(decider, question, allowed) for question in questions)
 
 
 def _answer(path: str, verdict: Verdict) -> Answer:

@@ -102,7 +102,7 @@ class Metadata:
         source, host_network = ("", False) if asked.sender is None else _sender(asked.sender, look.inputs)
         headers = tuple(asked.headers)
         questions = [Question(each, asked.method, headers, source, host_network) for each in asked.asked]
-        answers = explain_all(Decider(compiled.states.filter), questions)
+        answers = explain_all(Decider(compiled.states.filter), questions, compiled.states.allow_from)
         return Answered("\n".join(map(answer_text, answers)), [answer_json(answer) for answer in answers])
 
     def check(self, compiled: Compiled[Intent], look: Look) -> Answered:

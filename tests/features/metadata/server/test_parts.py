@@ -20,8 +20,12 @@ from podgate.features.metadata.server.exposure import Exposure, networks
 from podgate.features.metadata.server.journal import Journal
 from podgate.features.metadata.server.limits import CACHED, CACHED_BYTES, READ_SIZE
 from podgate.features.metadata.server.memory import Memory
+from podgate.features.metadata.server.pool import Address
+from podgate.features.metadata.server.proxy import Proxy, Setup, no_journal
 from podgate.observe.logs import Log
 from podgate.observe.metrics import exposition
+from podgate.targets.cell.apply import Cell
+from podgate.targets.cell.state import State
 from tests.support.metadata_upstream import KUBE_ENV, ZONE, get
 
 
@@ -166,6 +170,17 @@ def test_pod_ranges_narrow_who_may_be_redirected() -> None:
     narrow = Exposure(EXPOSURE.metadata, (), networks(["10.64.0.0/24"]))
     assert narrow.admits("10.64.0.5", "169.254.169.252", "169.254.169.254")
     assert not narrow.admits("10.65.0.5", "169.254.169.252", "169.254.169.254")
+
+
+def test_the_pod_ranges_of_the_policy_in_force_count() -> None:
+    cell = Cell()
+    proxy = Proxy(Setup(Address("192.0.2.1", 80), EXPOSURE), cell, Log(io.StringIO()), no_journal)
+    seen = []
+    for ranges in (None, (), ("10.64.0.0/24",), ("10.65.0.0/24",), ()):
+        if ranges is not None:
+            cell.swap(State(Filter(pod_ranges=ranges)))
+        seen.append(proxy.admits("10.64.0.5", "169.254.169.252", "169.254.169.254"))
+    assert seen == [True, True, True, False, True]
 
 
 # Memory.

@@ -6,10 +6,22 @@ Invariant: an address that could not be read admits nobody but this machine.
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, NamedTuple
 
 from podgate.model.frozen import Frozen
 
 Network = IPv4Network | IPv6Network
+
+
+class Stranger(NamedTuple):
+    """What a client is told that is not served."""
+
+    reason: str
+    message: str
+    rule: str
+
+
+STRANGER: Final = Stranger("NotAdmitted", "This proxy does not serve your address", "exposure")
 
 
 class Exposure(Frozen, frozen=True):

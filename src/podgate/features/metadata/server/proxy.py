@@ -23,7 +23,7 @@ from podgate.features.metadata.server.answers import AnswerHead
 from podgate.features.metadata.server.client import Client
 from podgate.features.metadata.server.counts import Counts
 from podgate.features.metadata.server.decisions import Decision, Decisions, refusal
-from podgate.features.metadata.server.exposure import Exposure, networks
+from podgate.features.metadata.server.exposure import STRANGER, Exposure, networks
 from podgate.features.metadata.server.journal import Journal
 from podgate.features.metadata.server.limits import READ_SIZE, Limits
 from podgate.features.metadata.server.memory import Memory
@@ -110,7 +110,7 @@ class Proxy:
         self.now = 0.0
         # uvloop's own clock stands still within a round of the loop, so it measures no request.
         self.time: Callable[[], float] = time.monotonic
-        self.stranger = refusal(403, "NotAdmitted", "This proxy does not serve your address", rule="exposure")
+        self.stranger = refusal(403, STRANGER.reason, STRANGER.message, rule=STRANGER.rule)
         self.closed_port = refusal(403, "ClosedPort", "This metadata endpoint is concealed", rule="closed-port")
         self.loop_found = refusal(508, "Loop", "The upstream of this proxy leads back to it", rule="loop")
         self.unknown_token = refusal(401, "UnknownToken", "Unauthorized", rule="token")
