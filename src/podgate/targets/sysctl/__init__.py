@@ -1,0 +1,1 @@
+"""Parameters of the kernel, as /proc/sys has them for this network namespace."""
