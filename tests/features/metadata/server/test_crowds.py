@@ -145,6 +145,22 @@ def test_as_many_give_way_at_once_as_are_too_many(tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_crowd_that_comes_at_once_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podgate.features.metadata.server.proxy._SWEEP", 3600.0)
+    (tmp_path / "cgroup").write_text("0::/\n")
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("950\n")
+
+    async def main() -> None:
+        async with cloud_behind(memory=Memory(str(tmp_path), str(tmp_path / "cgroup"))) as (world, _):
+            idle = await crowd(world, 200)
+            await poll_async(lambda: world.proxy.counts.shed["memory"] > 0)
+            assert await world.status(get()) == 200
+            leave(idle)
+
+    run(main())
+
+
 @pytest.mark.parametrize("many", [1, 30])
 def test_on_stop_long_polls_get_503_and_close_at_once(many: int) -> None:
     async def main() -> None:

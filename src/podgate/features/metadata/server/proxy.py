@@ -40,11 +40,14 @@ _PRESSURE: Final = 0.85
 """The part of the memory limit from which on idle connections are given up. Of 25 MiB it leaves what 200 requests need
 that come at once."""
 
-_LAST: Final = 0.95
-"""The part from which on long polls are given up, where there is nothing else."""
+_LAST: Final = 0.9
+"""The part from which on it does not matter for how long, and where nothing is idle, long polls are given up."""
 
 _UNUSED: Final = 0.25
 """Seconds after which a connection is not between two requests but idle."""
+
+_CROWD: Final = 32
+"""New connections after which memory is looked at without waiting for the next sweep."""
 
 _FREED: Final = 4096
 """Bytes that go back to the kernel with an idle connection; what Python frees, it keeps for the next one."""
@@ -125,6 +128,7 @@ class Proxy:
         self._clients: set[Client] = set()
         self._sources: Counter[str] = Counter()
         self._most = setup.limits.connections
+        self._newcomers = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_empty = asyncio.Event()
 
@@ -251,6 +255,9 @@ class Proxy:
             self._sweep()
         client.since = self.time()
         client.deadline = self.now + self.limits.idle
+        self._newcomers += 1
+        if self._newcomers >= _CROWD:
+            self._relieve()
         if len(self._clients) > self._most + _OWN_DESCRIPTORS:
             client.abort()  # nothing could be given up: all are busy
 
@@ -272,11 +279,13 @@ class Proxy:
 
     def _relieve(self) -> None:
         """Give up what there is not memory enough for: connections that nobody uses; near the limit, long polls."""
+        self._newcomers = 0
         share = self._memory.share() if len(self._clients) > _FEW else 0.0
         if share <= _PRESSURE:
             return
         excess = int((share - _PRESSURE) * self._memory.limit)
-        unused = [each for each in self._clients if each.is_idle() and each.since < self.now - _UNUSED]
+        latest = self.time() - (_UNUSED if share < _LAST else 0.0)
+        unused = [each for each in self._clients if each.is_idle() and each.since < latest]
         count = max(excess // _FREED, len(self._clients) // _SHED_SHARE)
         if not self._give_up(unused, min(count, len(self._clients) - _FEW), "memory") and share > _LAST:
             self._end_a_long_poll()
