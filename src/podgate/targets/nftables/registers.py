@@ -67,8 +67,12 @@ def flow(
     Raises:
         ValueError: the kernel would refuse the code, or the packet has more than 100,000 outcomes.
     """
-    if state.dormant or not state.present or not state.has_code:
-        raise ValueError(f"table {state.family} {state.name} has no rules with code that a packet could meet")
+    if state.dormant or not state.present:
+        raise ValueError(f"table {state.family} {state.name} is not in force: no packet meets it")
+    if any(not rule.code for chain in state.chains for rule in chain.rules):
+        raise ValueError(
+            f"table {state.family} {state.name} has rules without code: follow packets by FakeNftables.trace"
+        )
     outcomes: set[Outcome] = set()
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
