@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping
 from itertools import compress
 from operator import is_not
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 SHARDS: Final = 1024
 """How many shards a table has. A power of two: at 30,000 entries one change copies about 30 of them."""
@@ -92,6 +92,14 @@ class Table(Mapping[K, V]):
 
     def __getitem__(self, key: K) -> V:
         return self._shards[hash(key) & _MASK][key]
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | W) -> V | W: ...
+    def get(self, key: K, /, default: Any = None) -> Any:
+        """Give the value of a key, or ``default``; without the exception that Mapping's own costs for each absence."""
+        return self._shards[hash(key) & _MASK].get(key, default)
 
     def __contains__(self, key: object) -> bool:
         return key in self._shards[hash(key) & _MASK]
@@ -222,12 +230,29 @@ class joined(Generic[K, V, W]):  # noqa: N801
 
     def __call__(self, left: Table[K, V], right: Table[K, W]) -> Table[K, tuple[V | None, W | None]]:
         """Give the pairs, rebuilding only those with a side that changed."""
-        keys = {change.key for change in changes(self._left, left)}
-        keys.update(change.key for change in changes(self._right, right))
-        pairs = {key: (left.get(key), right.get(key)) for key in keys if key in left or key in right}
+        touched: dict[int, dict[K, tuple[V | None, W | None]]] = {}
+        have = self._output._shards  # noqa: SLF001
+        indices = {index for index, _, _ in _differing(self._left, left)}
+        indices.update(index for index, _, _ in _differing(self._right, right))
+        for index in indices:
+            shard, known = {}, have[index]
+            ones, others = left._shards[index], right._shards[index]  # noqa: SLF001
+            for key, one in ones.items():
+                shard[key] = _pair(known.get(key), one, others.get(key))
+            for key, other in others.items():
+                if key not in ones:
+                    shard[key] = _pair(known.get(key), None, other)
+            if shard != known:
+                touched[index] = shard
         self._left, self._right = left, right
-        self._output = self._output.updated(pairs, removed=[key for key in keys if key not in pairs])
+        self._output = self._output._replaced(touched)  # noqa: SLF001
         return self._output
+
+
+def _pair(known: tuple[V | None, W | None] | None, one: V | None, other: W | None) -> tuple[V | None, W | None]:
+    """Give the pair that is known where it is equal, else a new one."""
+    pair = (one, other)
+    return known if known is not None and known == pair else pair
 
 
 class counted(Generic[G, K, V]):  # noqa: N801
