@@ -45,7 +45,8 @@ class SysctlTarget:
         refused: dict[Key, str] = {}
         for name, value in plan.to_set.items():
             try:
-                (self._root / name).write_text(f"{value}\n")
+                with (self._root / name).open("r+") as file:  # no parameter is made by writing to it
+                    file.write(f"{value}\n")
             except OSError as error:
                 refused[name] = why(name, value, error)
         return refused
