@@ -177,9 +177,8 @@ def _watch(words: Sequence[str]) -> int:
     from podgate.features.metadata.watcher.settings import WatchSettings  # noqa: PLC0415 - as above
 
     parser = Parser(prog="podgate metadata watch", description=feature.SUMMARY, allow_abbrev=False)
-    settings, arguments = _settings(parser, WatchSettings, options_of(WatchSettings), words)
-    watching: Any = feature.FEATURE  # it answers to no verb but run
-    return verbs.perform("run", watching, settings, arguments, os.environ)
+    settings, _ = _settings(parser, WatchSettings, options_of(WatchSettings), words)
+    return verbs.run(parser.prog, feature.FEATURE, settings, os.environ)
 
 
 def _kube_up(words: Sequence[str]) -> int:

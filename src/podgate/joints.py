@@ -237,8 +237,8 @@ class Served(Protocol):
         ...
 
 
-class Feature(Protocol[SettingsT, StatesT]):
-    """What a feature declares to the command line and the host. Everything but ``steps`` is pure."""
+class Agent(Protocol[SettingsT, StatesT]):
+    """What is declared to the host, which runs it. Everything but ``steps`` is pure."""
 
     name: str
     settings: type[SettingsT]
@@ -274,6 +274,10 @@ class Feature(Protocol[SettingsT, StatesT]):
     def pages(self, settings: SettingsT, served: Served) -> Mapping[str, Mapping[str, Page]]:
         """Give pages of the feature's own, by address (``ADDR:PORT``) and path, instead of the usual ones there."""
         ...
+
+
+class Feature(Agent[SettingsT, StatesT], Protocol[SettingsT, StatesT]):
+    """What a feature declares to the command line too: how it answers questions. Pure."""
 
     def render(self, states: StatesT) -> Answered:
         """Show the desired state."""
@@ -330,6 +334,7 @@ class ForeignNat(Frozen, frozen=True):
 
 
 __all__ = [
+    "Agent",
     "Answered",
     "ApplyError",
     "Compiled",

@@ -22,6 +22,7 @@ from podgate.engine.reconcile import bring_to
 from podgate.engine.single import AlreadyRunningError, answered, only_one
 from podgate.engine.status import Status
 from podgate.joints import (
+    Agent,
     Answered,
     ApplyError,
     Compiled,
@@ -51,6 +52,7 @@ from podgate.sources.origin import Api, Manifests, Origin, access_of, follow, lo
 if TYPE_CHECKING:
     from podgate.telling import Telling
 
+AnyAgent = Agent[Any, Any]
 AnyFeature = Feature[Any, Any]
 NODE_VARIABLE: Final = "NODE_NAME"
 
@@ -63,9 +65,9 @@ def perform(
     verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespace, environ: Mapping[str, str]
 ) -> int:
     """Do one verb; give the exit code."""
+    if verb == "run":
+        return run(f"podgate {feature.name} run", feature, settings, environ)
     try:
-        if verb == "run":
-            return _run(feature, settings, environ)
         if verb == "clean":
             answered = asyncio.run(_clean(feature, settings))
         else:
@@ -83,9 +85,18 @@ def perform(
     return answered.code
 
 
+def run(program: str, agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
+    """Run an agent until it is told to stop; give the exit code. ``program`` is what its user called."""
+    try:
+        return _run(agent, settings, environ)
+    except (SourceError, AlreadyRunningError, ApplyError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, SourceError) else 1
+
+
 def _complain(asked: argparse.Namespace, message: str, code: int) -> int:
-    """Say what was wrong, in the form that was asked for; ``run`` has no other than text."""
-    said = complaint([message], as_json=getattr(asked, "output", "text") == "json")
+    """Say what was wrong, in the form that was asked for."""
+    said = complaint([message], as_json=asked.output == "json")
     sys.stdout.write(said.out)
     sys.stderr.write(said.err)
     return code
@@ -219,36 +230,36 @@ def _forget(state_dir: str) -> bool:
         raise ApplyError(message, "StateNotRemoved") from error
 
 
-def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
+def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
     log = stderr_log(environ)
     node_name = node_name_of(settings, environ)
-    watches = feature.watches(settings, node_name)
+    watches = agent.watches(settings, node_name)
     found = origin_of(settings, environ)
     locator = Locator(manifests_of(found))
-    told = _telling(feature, settings, found, environ)
-    steps = feature.steps(settings) if told is None else told.steps(feature.steps(settings))
+    told = _telling(agent, settings, found, environ)
+    steps = agent.steps(settings) if told is None else told.steps(agent.steps(settings))
     optional = [step.name for step in steps if not step.essential]
-    status = Status(feature.name, [step.name for step in steps], log, optional=optional)
+    status = Status(agent.name, [step.name for step in steps], log, optional=optional)
     following = follow(found, watches if told is None else told.watches, environ, status.watch)
     if told is not None:
         told.lead = following.lead
     sources = Sources(
         objects=following.source,
-        files=FileSource(feature.files(settings)),
+        files=FileSource(agent.files(settings)),
         machine=MachineSource(node_name),
     )
     work = Work(
-        compiler=feature.compiler(settings) if told is None else told.compiler(feature.compiler(settings)),
+        compiler=agent.compiler(settings) if told is None else told.compiler(agent.compiler(settings)),
         steps=steps,
-        samples=feature.samples if told is None else lambda states: feature.samples(states.own),
-        recover=feature.recover,
+        samples=agent.samples if told is None else lambda states: agent.samples(states.own),
+        recover=agent.recover,
         describe=lambda problem, inputs: locator.describe(problem, inputs.files),
         want=following.want,
     )
-    log.info("starting", feature=feature.name, node=node_name, source=str(found))
+    log.info("starting", feature=agent.name, node=node_name, source=str(found))
     host = Host(work, sources, kept_in(settings.state_dir), status)
-    with only_one(feature.instance(settings)) as claim:
-        code = asyncio.run(_serve(feature, host, settings, status, claim))
+    with only_one(agent.instance(settings)) as claim:
+        code = asyncio.run(_serve(agent, host, settings, status, claim))
         if settings.clean_on_exit:
             asyncio.run(_emptied(steps))
             log.info("cleaned")
@@ -256,28 +267,28 @@ def _run(feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> int:
     return code
 
 
-def _telling(feature: AnyFeature, settings: Any, found: Origin, environ: Mapping[str, str]) -> "Telling | None":
+def _telling(agent: AnyAgent, settings: Any, found: Origin, environ: Mapping[str, str]) -> "Telling | None":
     """Give what is told in the API that objects come from; None where they come from files, or for one pass alone."""
     if not isinstance(found, Api) or settings.once:
         return None
     from podgate.telling import telling  # noqa: PLC0415 - an agent without an API never loads what one needs
 
     node_name = node_name_of(settings, environ)
-    return telling(feature, feature.watches(settings, node_name), access_of(found, environ), node_name)
+    return telling(agent, agent.watches(settings, node_name), access_of(found, environ), node_name)
 
 
-async def _serve(feature: AnyFeature, host: Host[Any], settings: Any, status: Status, claim: socket.socket) -> int:
+async def _serve(agent: AnyAgent, host: Host[Any], settings: Any, status: Status, claim: socket.socket) -> int:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_reader(claim, answered, claim)
     # What was imported stays for ever: a collection need not walk it again and again.
     gc.freeze()
-    listen = {} if settings.once else _pages(feature, settings, status)
+    listen = {} if settings.once else _pages(agent, settings, status)
     return await host.run(stop, once=settings.once, listen=listen)
 
 
-def _pages(feature: AnyFeature, settings: Any, status: Status) -> dict[Listen, dict[str, Page]]:
+def _pages(agent: AnyAgent, settings: Any, status: Status) -> dict[Listen, dict[str, Page]]:
     """Say which pages are served where; equal addresses share one server."""
     pages: dict[Listen, dict[str, Page]] = {}
     if settings.metrics_addr:
@@ -285,6 +296,6 @@ def _pages(feature: AnyFeature, settings: Any, status: Status) -> dict[Listen, d
     health = settings.health_addr or settings.metrics_addr
     if health:
         pages.setdefault(parse_listen(health), {}).update({"/healthz": status.healthz, "/readyz": status.readyz})
-    for address, own in feature.pages(settings, status).items():
+    for address, own in agent.pages(settings, status).items():
         pages.setdefault(parse_listen(address), {}).update(own)
     return pages

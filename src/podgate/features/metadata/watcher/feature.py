@@ -14,9 +14,10 @@ from podgate.features.metadata.watched import Watched
 from podgate.features.metadata.watcher.compile import States, compile_watched
 from podgate.features.metadata.watcher.sending import SendingTarget
 from podgate.features.metadata.watcher.settings import WatchSettings
-from podgate.joints import Compiled, Inputs, Sample, Step
+from podgate.joints import Compiled, Inputs, Sample, Served, Step
 from podgate.model.files import FileWatch
 from podgate.model.snapshot import Watch
+from podgate.observe.answers import Page
 from podgate.targets.cell.state import State as Told
 
 SUMMARY = "Follow Pods and MetadataPolicies for the proxy of this node, which has no room for them in its process."
@@ -66,7 +67,7 @@ class MetadataWatch:
         """Have one per network namespace."""
         return self.name
 
-    def pages(self, settings: WatchSettings, served: Any) -> Mapping[str, Any]:  # noqa: ARG002 - none
+    def pages(self, settings: WatchSettings, served: Served) -> Mapping[str, Mapping[str, Page]]:  # noqa: ARG002 - none
         """Serve the usual pages alone."""
         return {}
 
