@@ -79,6 +79,9 @@ class Words:
 
     def add_questions(self, parser: argparse.ArgumentParser) -> None: ...
 
+    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
+        return given
+
     def instance(self, settings: Settings) -> str:
         return self.name
 

@@ -111,7 +111,8 @@ def _main(words: Sequence[str]) -> int:
 
     feature = importlib.import_module(FEATURES[chosen][0]).FEATURE
     try:
-        settings = settings_from(feature.settings, given(arguments, options_of(feature.settings)))
+        values = feature.configured(given(arguments, options_of(feature.settings)), tell)
+        settings = settings_from(feature.settings, values)
     except SettingsError as error:
         raise UsageError("\n".join(f"podgate {chosen} {arguments.verb}: {each}" for each in error.problems)) from error
     return verbs.perform(arguments.verb, feature, settings, arguments, os.environ)
@@ -165,7 +166,7 @@ def _doctor(words: Sequence[str]) -> int:
     parser = Parser(prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False)
     parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
     settings, arguments = _settings(parser, Settings, specs, words)
-    text, code = doctor.answer(settings, as_json=arguments.output == "json")
+    text, code = doctor.answer(doctor.examine(settings, os.environ), as_json=arguments.output == "json")
     print(text)
     return code
 

@@ -279,6 +279,18 @@ class Agent(Protocol[SettingsT, StatesT]):
 class Feature(Agent[SettingsT, StatesT], Protocol[SettingsT, StatesT]):
     """What a feature declares to the command line too: how it answers questions. Pure."""
 
+    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
+        """Complete the options of a command line by those in files that they name.
+
+        Args:
+            given: what the command line says, by the names of the settings.
+            say: told what is taken and changes nothing.
+
+        Raises:
+            SettingsError: a file cannot be read, or used.
+        """
+        ...
+
     def render(self, states: StatesT) -> Answered:
         """Show the desired state."""
         ...

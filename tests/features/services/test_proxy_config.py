@@ -39,8 +39,8 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
     "empty is the default, where there is no null": ('healthzBindAddress: ""', {}),
     "0 is a value, where there is": ("conntrack: {min: 0}", {"conntrack.min": 0}),
     "gates": (
-        "featureGates: {ServiceTrafficDistribution: true}",
-        {"featureGates": {"ServiceTrafficDistribution": True}},
+        "featureGates: {AllowServiceExternalIPs: false}",
+        {"featureGates": {"AllowServiceExternalIPs": False}},
     ),
 }
 
@@ -56,6 +56,7 @@ COMPLAINTS = {
     "another kind": ("kind: KubeletConfiguration", "error", "kind", "write KubeProxyConfiguration"),
     "another version": ("apiVersion: kubeproxy.config.k8s.io/v1", "error", "apiVersion", "v1alpha1"),
     "unused": ("ipvs: {scheduler: wrr}", "warning", "ipvs.scheduler", "mode ipvs is not built yet"),
+    "another gate": ("featureGates: {X: true}", "warning", "featureGates.X", "podgate has no such gate"),
     "no document": ("\0", "error", "", ""),
     "a list instead": ("[]", "error", "", "there is no KubeProxyConfiguration in it"),
 }

@@ -72,6 +72,10 @@ class Masquerade:
         # Looked up once, so that the compiler and the steps of a process agree whatever a kubelet does meanwhile.
         self._choice = functools.cache(choose_backend)
 
+    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:  # noqa: ARG002
+        """Take the options as they are: no file says others."""
+        return given
+
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
         """Need one node's Pods or all, nodes, namespaces, policies, and the one ConfigMap unless a file was named."""
         pods = Watch(POD, field_selector=f"spec.nodeName={node_name}" if node_name else "")

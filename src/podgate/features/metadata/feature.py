@@ -34,6 +34,10 @@ class Metadata:
     name = "metadata"
     settings = Settings
 
+    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:  # noqa: ARG002
+        """Take the options as they are: no file says others."""
+        return given
+
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:  # noqa: ARG002 - always the same
         """Need this node, its Pods and the policies."""
         return (*node_watches(node_name), Watch(METADATA_POLICY))

@@ -18,17 +18,19 @@ Span = tuple[bytes, bytes]
 """The first and the last address of a range, packed."""
 
 _IPV4: Final = re.compile(r"[0-9]+(\.[0-9]+){3}", re.ASCII)
+_OCTETS: Final = {str(number): number for number in range(256)}
+"""The only texts of an IPv4 address's parts; int() would also read "01", "1_0" and digits of other scripts."""
+
 _CIDR: Final = re.compile(r"([^/]+)/([0-9]{1,3})", re.ASCII)
 
 
 def canonical(text: str) -> bytes | None:
     """Read an address as the API takes it today; None for any other text, a zone (``%eth0``), IPv4 inside IPv6."""
     try:
-        octets = bytes(map(int, text.split(".")))
-    except ValueError:
+        octets = bytes([_OCTETS[part] for part in text.split(".")])
+    except KeyError:
         return _ipv6(text)
-    # int() reads "01", "1_0", "+1" and other scripts' digits too.
-    return octets if len(octets) == 4 and "{}.{}.{}.{}".format(*octets) == text else None
+    return octets if len(octets) == 4 else None
 
 
 def packed(text: str) -> bytes | None:

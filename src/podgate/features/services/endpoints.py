@@ -96,57 +96,54 @@ def choose(
     """
     if not found:
         return NOTHING
-    ready = [(key, backend) for key, backend in found.items() if backend.state & READY]
-    usable = ready
-    if not ready:
-        usable = [(key, backend) for key, backend in found.items() if backend.state & _DRAINING == _DRAINING]
+    ready = [key for key, backend in found.items() if backend.state & READY]
+    usable = ready or _draining(found)
     cluster: tuple[bytes, ...] = ()
     local: tuple[bytes, ...] = ()
-    anywhere = bool(usable)
     if uses_cluster:
-        cluster = tuple(sorted(key for key, _ in _near(usable, here)))
+        cluster = tuple(sorted(_near(found, ready, here) if ready else usable))
     if uses_local:
-        local = tuple(sorted(key for key, backend in usable if _is_here(backend, here)))
-        if False:
-            local = tuple(
-                sorted(
-                    key
-                    for key, backend in found.items()
-                    if backend.state & _DRAINING == _DRAINING and _is_here(backend, here)
-                )
-            )
-    serving = tuple(sorted(key for key, backend in found.items() if backend.state & (READY | SERVING))) if udp else ()
-    own = _own(found, (*cluster, *local), here)
-    return Chosen(cluster, local, anywhere, cluster if serving == cluster else serving, own)
+        local = tuple(sorted(key for key in usable if _is_here(found[key], here)))
+        if ready and not local:
+            local = tuple(sorted(key for key in _draining(found) if _is_here(found[key], here)))
+    serving: tuple[bytes, ...] = ()
+    if udp:
+        serving = tuple(sorted(key for key, backend in found.items() if backend.state & (READY | SERVING)))
+    own = _own(found, (*cluster, *local) if local else cluster, here)
+    return Chosen(cluster, local, bool(usable), cluster if serving == cluster else serving, own)
+
+
+def _draining(found: Mapping[bytes, Backend]) -> list[bytes]:
+    return [key for key, backend in found.items() if backend.state & _DRAINING == _DRAINING]
 
 
 def _is_here(backend: Backend, here: Here) -> bool:
     return backend.node == here.node and here.node != ""
 
 
-def _near(usable: Sequence[tuple[bytes, Backend]], here: Here) -> Sequence[tuple[bytes, Backend]]:
+def _near(found: Mapping[bytes, Backend], ready: Sequence[bytes], here: Here) -> Sequence[bytes]:
     """Give the ready endpoints that are meant for this node, else for its zone, else all.
 
     A level counts only where each ready endpoint has a hint of it, and one of them names this place: while a controller
-    fills in hints, nobody loses endpoints. Endpoints that terminate have no say, and no hints when they are the last.
+    fills in hints, nobody loses endpoints. Endpoints that terminate have no say.
     """
-    if not usable or not usable[0][1].state & READY:
-        return usable
-    if all(backend.nodes for _, backend in usable):
-        meant = [pair for pair in usable if here.node in pair[1].nodes]
-        if meant and here.node:
+    first = found[ready[0]]
+    if first.nodes and here.node and all(found[key].nodes for key in ready):
+        meant = [key for key in ready if here.node in found[key].nodes]
+        if meant:
             return meant
-    if all(backend.zones for _, backend in usable):
-        meant = [pair for pair in usable if here.zone in pair[1].zones]
-        if meant and here.zone:
+    if first.zones and here.zone and all(found[key].zones for key in ready):
+        meant = [key for key in ready if here.zone in found[key].zones]
+        if meant:
             return meant
-    return usable
+    return ready
 
 
 def _own(found: Mapping[bytes, Backend], used: Iterable[bytes], here: Here) -> tuple[bytes, ...]:
     """Give the addresses that could talk to themselves through the Service."""
-    own = {key[:-2] for key in used if not found[key].node or found[key].node == here.node}
-    return tuple(sorted(own))
+    places = ("", here.node)
+    own = [key[:-2] for key in used if found[key].node in places]
+    return tuple(sorted(set(own))) if own else ()
 
 
 def ready_here(slices: Iterable[SliceFacts], here: Here, ports: Iterable[tuple[str, str]]) -> int:

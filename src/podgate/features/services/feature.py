@@ -6,9 +6,11 @@ Invariant: every verb looks at the same compiled value, so what is rendered, exp
 
 import argparse
 import functools
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from podgate.features.services import check as checking
 from podgate.features.services.backends import NFTABLES, States, StatesWriter
@@ -16,16 +18,21 @@ from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.explain import answer_json, answer_line, destination_of, explain
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.node import here_of
+from podgate.features.services.proxy_config import read_config
+from podgate.features.services.proxy_settings import options_in
 from podgate.features.services.server import Serving, cell_of, listeners_of
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_conntrack import FlowJudge, judge_of
 from podgate.features.services.to_nftables import table_name
+from podgate.features.services.to_sysctls import NAMES as SYSCTLS
+from podgate.features.services.to_sysctls import sysctls_of
 from podgate.joints import Answered, Compiled, Inputs, Look, Sample, Served, Step
 from podgate.model.files import FileWatch
-from podgate.model.frozen import ObjectRef
+from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.machine import Family
+from podgate.model.options import SettingsError
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
@@ -37,6 +44,8 @@ from podgate.targets.listeners.state import State as ListenersState
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.render import listing, state_json
 from podgate.targets.nftables.state import State as NftablesState
+from podgate.targets.sysctl.apply import SysctlTarget
+from podgate.targets.sysctl.state import State as SysctlState
 
 
 class Services:
@@ -48,6 +57,25 @@ class Services:
     def __init__(self) -> None:
         # Steps and pages of a process look at the same things.
         self._serving = functools.cache(Serving)
+
+    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
+        """Complete the options by a KubeProxyConfiguration."""
+        path = given.get("config")
+        if path is None:
+            return given
+        try:
+            config = read_config(file_ref(path), Path(path).read_bytes())
+        except OSError as error:
+            raise SettingsError([f"--config {path}: cannot be read ({error.strerror})"]) from error
+        lines = [
+            f"{problem.ref}: {problem.field}{': ' if problem.field else ''}{problem.message}"
+            for problem in config.problems
+        ]
+        if not config.is_usable:
+            raise SettingsError(lines)
+        for line in lines:
+            say(line)
+        return {**options_in(config, given.get("backend")), **given}
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
         """Need Services and EndpointSlices for this proxy, this node, and the ranges of cluster IPs.
@@ -87,7 +115,12 @@ class Services:
             essential=False,
             transient=True,
         )
-        return (*(_nftables_step(family, table) for family in FAMILIES), cell, ports)
+        wanted = sysctls_of(settings, os.cpu_count() or 1)
+        parameters: Step[States, Any, Any] = Step(
+            "sysctl", SysctlTarget(SYSCTLS), lambda _states: wanted, SysctlState(), essential=False
+        )
+        tables = (_nftables_step(family, table) for family in FAMILIES)
+        return (*tables, cell, ports, parameters, *_oom_step(settings.oom_score_adj))
 
     def instance(self, settings: Settings) -> str:
         """Have one per network namespace and name of a proxy."""
@@ -158,6 +191,17 @@ class Services:
 
 
 FEATURE = Services()
+
+_OOM: Final = "oom_score_adj"
+
+
+def _oom_step(adjustment: int | None) -> tuple[Step[States, Any, Any], ...]:
+    """Say how much rather the kernel should end this process than others, when it is out of memory (proc(5))."""
+    if adjustment is None:
+        return ()
+    wanted = SysctlState({_OOM: adjustment})
+    target = SysctlTarget((_OOM,), Path("/proc/self"))
+    return (Step("oom", target, lambda _states: wanted, SysctlState(), essential=False, transient=True),)
 
 
 def _nftables_step(family: Family, table: str) -> Step[States, Any, Any]:

@@ -110,7 +110,7 @@ class _Reading:
         spec = self._spec
         clusters = self._cluster_ips()
         ports = tuple(self._ports())
-        external = self._by_family(self._external_ips(used=external_ips), clusters)
+        external = self._by_family(self._external_ips(used=external_ips), clusters) if spec.external_ips else {}
         ingress = self._service.status.load_balancer.ingress
         balancers = self._by_family(self._balancers(), clusters) if ingress else {}
         sources = self._sources() if spec.load_balancer_source_ranges else {}
@@ -196,7 +196,7 @@ class _Reading:
             yield PortFacts(index, label, port.name, protocol, port.port, node_port)
 
     def _external_ips(self, *, used: bool) -> Iterator[_Address]:
-        if self._spec.external_ips and not used:
+        if not used:
             message = "external IPs are switched off on this node (--no-external-ips): use a load balancer"
             self._complain("ExternalIPsOff", "spec.externalIPs", message)
             return

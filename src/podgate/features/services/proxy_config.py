@@ -8,7 +8,7 @@ changes nothing here is named in a warning that says why.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from podgate.features.services.proxy_fields import FIELDS, ConfigField, means_default
+from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, FIELDS, ConfigField, means_default
 from podgate.model import documents
 from podgate.model.durations import NotADuration, go_text, parse
 from podgate.model.frozen import Frozen, ObjectRef
@@ -145,6 +145,10 @@ class _Reader:
             same = value in (field.default, ()) if field.type == "list" else value == field.default
             if field.unused and not same:
                 self._complain("warning", "Unused", path, f"it changes nothing here: {field.unused}")
+        for gate in given.get("featureGates", {}):
+            if gate != EXTERNAL_IPS_GATE:
+                field_name = f"featureGates.{gate}"
+                self._complain("warning", "Unused", field_name, "it changes nothing here: podgate has no such gate")
 
 
 def _fits(field: ConfigField, value: Any) -> bool:

@@ -88,6 +88,10 @@ FIELDS: Final[dict[str, ConfigField]] = {
 """Path to field, in the order of the alphabet, as the old program writes them."""
 
 
+EXTERNAL_IPS_GATE: Final = "AllowServiceExternalIPs"
+"""The one feature gate that changes something here (KEP-5707)."""
+
+
 def means_default(path: str, value: Any) -> bool:
     """Say whether a value stands for the default: an empty one does, where the old program's type has no null.
 

@@ -17,6 +17,9 @@ from podgate.observe.listen import parse_listen
 _DECIDING: Final = ("run", "render", "plan", "explain", "check")
 """The verbs that look at the inputs: all but clean."""
 
+_SETTING: Final = ("run", "plan")
+"""The verbs that look at parameters of the kernel."""
+
 PRIMARY: Final = "primary"
 LOCALHOST: Final = "localhost"
 ALL: Final = "all"
@@ -116,6 +119,40 @@ class Settings(Frozen, frozen=True):
         float,
         Option("seconds between two writes at least; changes in between are merged", metavar="SECONDS", verbs=("run",)),
     ] = 0.0
+    config: Annotated[
+        str | None,
+        Option(
+            "a KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), read at the start; flags go before it",
+            metavar="FILE",
+            verbs=_DECIDING,
+        ),
+    ] = None
+    conntrack_max_per_core: Annotated[
+        int,
+        Option("connections that the kernel tracks at least, times processors; 0: leave the limit", verbs=_SETTING),
+    ] = 32768
+    conntrack_min: Annotated[
+        int, Option("connections that the kernel tracks at least, however few processors", verbs=_SETTING)
+    ] = 131072
+    conntrack_tcp_be_liberal: Annotated[
+        bool, Option("take TCP packets outside of the window as part of their connection", verbs=_SETTING)
+    ] = False
+    conntrack_tcp_timeout_established: Annotated[
+        float, Option("for how long idle TCP connections are tracked; 0: leave it", metavar="SECONDS", verbs=_SETTING)
+    ] = 86400.0
+    conntrack_tcp_timeout_close_wait: Annotated[
+        float, Option("the same in the state CLOSE_WAIT", metavar="SECONDS", verbs=_SETTING)
+    ] = 3600.0
+    conntrack_udp_timeout: Annotated[
+        float, Option("for how long UDP without an answer is tracked; 0: leave it", metavar="SECONDS", verbs=_SETTING)
+    ] = 0.0
+    conntrack_udp_timeout_stream: Annotated[
+        float, Option("the same for UDP in both directions", metavar="SECONDS", verbs=_SETTING)
+    ] = 0.0
+    oom_score_adj: Annotated[
+        int | None,
+        Option("how much rather the kernel ends this process than others, -1000 to 1000", metavar="N", verbs=("run",)),
+    ] = None
     once: Annotated[bool, Option("write the rules once, then exit", verbs=("run",))] = False
     clean_on_exit: Annotated[
         bool, Option("remove the rules when stopped; without it they stay and keep working", verbs=("run",))
@@ -159,6 +196,18 @@ class Settings(Frozen, frozen=True):
             yield f"--sync-period {self.sync_period}: must be more than 0"
         if not 0 <= self.min_sync_period <= self.sync_period:
             yield f"--min-sync-period {self.min_sync_period}: must be 0 to --sync-period, {self.sync_period}"
+        for flag, value in (
+            ("--conntrack-max-per-core", self.conntrack_max_per_core),
+            ("--conntrack-min", self.conntrack_min),
+            ("--conntrack-tcp-timeout-established", self.conntrack_tcp_timeout_established),
+            ("--conntrack-tcp-timeout-close-wait", self.conntrack_tcp_timeout_close_wait),
+            ("--conntrack-udp-timeout", self.conntrack_udp_timeout),
+            ("--conntrack-udp-timeout-stream", self.conntrack_udp_timeout_stream),
+        ):
+            if value < 0:
+                yield f"{flag} {value}: must be 0 or more"
+        if self.oom_score_adj is not None and not -1000 <= self.oom_score_adj <= 1000:
+            yield f"--oom-score-adj {self.oom_score_adj}: must be -1000 to 1000"
         if not self.state_dir:
             yield "--state-dir is empty: give a folder"
 

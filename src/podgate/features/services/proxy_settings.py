@@ -1,0 +1,83 @@
+"""proxy_settings: what a KubeProxyConfiguration means as options of ``podgate services``.
+
+Here: field by field. Not here: reading the file (proxy_config.py), the old program's flags (proxy_flags.py).
+Invariant: an option that the file says nothing of is not given, so that it keeps its default, or a flag's value.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from podgate.features.services.proxy_config import ProxyConfig
+from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, SECOND
+from podgate.model.options import SettingsError
+
+NO_IPVS: Final = (
+    "mode ipvs is not built yet: use nftables, which is as fast with any number of Services; "
+    "what kube-proxy left in ipvs mode is removed by its own --cleanup"
+)
+_MODES: Final = {"": "iptables", "iptables": "iptables", "nftables": "nftables"}
+
+
+def _seconds(nanoseconds: int) -> float:
+    return nanoseconds / SECOND
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "clientConnection.kubeconfig": ("kubeconfig", _same),
+    "clusterCIDR": ("cluster_cidr", _same),
+    "conntrack.maxPerCore": ("conntrack_max_per_core", _same),
+    "conntrack.min": ("conntrack_min", _same),
+    "conntrack.tcpBeLiberal": ("conntrack_tcp_be_liberal", _same),
+    "conntrack.tcpCloseWaitTimeout": ("conntrack_tcp_timeout_close_wait", _seconds),
+    "conntrack.tcpEstablishedTimeout": ("conntrack_tcp_timeout_established", _seconds),
+    "conntrack.udpStreamTimeout": ("conntrack_udp_timeout_stream", _seconds),
+    "conntrack.udpTimeout": ("conntrack_udp_timeout", _seconds),
+    "detectLocal.bridgeInterface": ("pod_bridge_interface", _same),
+    "detectLocal.interfaceNamePrefix": ("pod_interface_name_prefix", _same),
+    "detectLocalMode": ("detect_local_mode", _same),
+    "healthzBindAddress": ("health_addr", _same),
+    "hostnameOverride": ("node_name", _same),
+    "metricsBindAddress": ("metrics_addr", _same),
+    "nodePortAddresses": ("nodeport_addresses", ",".join),
+    "oomScoreAdj": ("oom_score_adj", _same),
+    "serviceProxyName": ("service_proxy_name", _same),
+}
+_BY_MODE: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "masqueradeAll": ("masquerade_all", _same),
+    "masqueradeBit": ("masquerade_bit", _same),
+    "minSyncPeriod": ("min_sync_period", _seconds),
+    "syncPeriod": ("sync_period", _seconds),
+}
+
+
+def options_in(config: ProxyConfig, backend: str | None = None) -> dict[str, Any]:
+    """Give the options that a configuration names, by the names of the settings.
+
+    Args:
+        config: what was read.
+        backend: what ``--backend`` says, which goes before the mode in the file.
+
+    Raises:
+        SettingsError: the mode is none that is built.
+    """
+    mode = config["mode"]
+    if backend is None and mode == "ipvs":
+        raise SettingsError([NO_IPVS])
+    if backend is None and mode not in _MODES:
+        raise SettingsError([f'mode "{mode}": write nftables or iptables'])
+    chosen = backend or _MODES[mode]
+    options: dict[str, Any] = {"backend": chosen}
+    for path, (option, meaning) in _FIELDS.items():
+        if path in config.given:
+            options[option] = meaning(config.given[path])
+    for name, (option, meaning) in _BY_MODE.items():
+        if f"{chosen}.{name}" in config.given:
+            options[option] = meaning(config.given[f"{chosen}.{name}"])
+    gates: Mapping[str, Any] = config["featureGates"]
+    if EXTERNAL_IPS_GATE in gates:
+        options["external_ips"] = bool(gates[EXTERNAL_IPS_GATE])
+    return options

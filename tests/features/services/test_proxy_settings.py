@@ -1,0 +1,84 @@
+"""What a KubeProxyConfiguration means as options: field by field, and what --backend changes."""
+
+from typing import Any
+
+import pytest
+
+from podgate.features.services.feature import FEATURE
+from podgate.features.services.proxy_config import read_config
+from podgate.features.services.proxy_settings import options_in
+from podgate.features.services.settings import Settings
+from podgate.model.frozen import file_ref
+from podgate.model.options import SettingsError, settings_from
+
+HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+MEANINGS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+    "nothing is iptables, as upstream": ("", None, {"backend": "iptables"}),
+    "a mode": ("mode: nftables", None, {"backend": "nftables"}),
+    "a flag goes before the mode": ("mode: ipvs", "nftables", {"backend": "nftables"}),
+    "fields of the chosen mode alone": (
+        "mode: nftables\niptables: {masqueradeAll: true}\nnftables: {masqueradeBit: 13, syncPeriod: 1m}",
+        None,
+        {"backend": "nftables", "masquerade_bit": 13, "sync_period": 60.0},
+    ),
+    "durations in seconds": (
+        "mode: nftables\nconntrack: {udpTimeout: 1m30s, min: 5}",
+        None,
+        {"backend": "nftables", "conntrack_udp_timeout": 90.0, "conntrack_min": 5},
+    ),
+    "lists and texts": (
+        "mode: nftables\nnodePortAddresses: [primary, 10.0.0.0/8]\nclusterCIDR: 10.244.0.0/16\nhostnameOverride: n1",
+        None,
+        {
+            "backend": "nftables",
+            "nodeport_addresses": "primary,10.0.0.0/8",
+            "cluster_cidr": "10.244.0.0/16",
+            "node_name": "n1",
+        },
+    ),
+    "the gate of external IPs": (
+        "mode: nftables\nfeatureGates: {AllowServiceExternalIPs: false}",
+        None,
+        {"backend": "nftables", "external_ips": False},
+    ),
+    "kubeadm's kubeconfig": (
+        "mode: nftables\nclientConnection: {kubeconfig: /var/lib/kube-proxy/kubeconfig.conf}",
+        None,
+        {"backend": "nftables", "kubeconfig": "/var/lib/kube-proxy/kubeconfig.conf"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "backend", "expected"), MEANINGS.values(), ids=MEANINGS)
+def test_options(body: str, backend: str | None, expected: dict[str, Any]) -> None:
+    config = read_config(file_ref("f"), (HEAD + body).encode())
+    found = options_in(config, backend)
+    assert found == expected
+    assert settings_from(Settings, found)
+
+
+@pytest.mark.parametrize(("mode", "words"), [("ipvs", "use nftables"), ("userspace", "write nftables or iptables")])
+def test_a_mode_that_is_not_built_says_what_to_do(mode: str, words: str) -> None:
+    config = read_config(file_ref("f"), f"{HEAD}mode: {mode}".encode())
+    with pytest.raises(SettingsError, match=words):
+        options_in(config)
+
+
+def test_flags_go_before_the_file_and_what_changes_nothing_is_said(tmp_path: Any) -> None:
+    path = tmp_path / "config.conf"
+    path.write_text(f"{HEAD}mode: nftables\nclusterCIDR: 10.244.0.0/16\noomScoreAdj: 5\nipvs: {{scheduler: wrr}}\n")
+    said: list[str] = []
+    given = FEATURE.configured({"config": str(path), "cluster_cidr": "10.1.0.0/16"}, said.append)
+    settings = settings_from(Settings, given)
+    assert (settings.cluster_cidr, settings.oom_score_adj, settings.backend) == ("10.1.0.0/16", 5, "nftables")
+    assert said == [f"{path}: ipvs.scheduler: it changes nothing here: mode ipvs is not built yet"]
+
+
+@pytest.mark.parametrize("text", [None, "mode: 3"])
+def test_a_file_that_cannot_be_used_is_a_mistake(text: str | None, tmp_path: Any) -> None:
+    path = tmp_path / "config.conf"
+    if text is not None:
+        path.write_text(HEAD + text)
+    with pytest.raises(SettingsError, match=str(path)):
+        FEATURE.configured({"config": str(path)}, lambda _line: None)
