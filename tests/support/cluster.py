@@ -266,7 +266,17 @@ class ControlPlane:
         """Ask the API server as its administrator; (0, why) when it does not answer."""
         return self.request("GET", path)
 
-    def request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+    def table(self, path: str) -> list[dict[str, Any]]:
+        """Give what kubectl would print of a list: the server makes it a table (KEP "server-side get")."""
+        code, answer = self.request("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+        assert code == 200, answer
+        table = json.loads(answer)
+        names = [column["name"] for column in table["columnDefinitions"]]
+        return [dict(zip(names, row["cells"], strict=True)) for row in table["rows"]]
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, accept: str = "application/json"
+    ) -> tuple[int, bytes]:
         """Send a request with a JSON body as the administrator: a second opinion, by none of podgate's code."""
         context = ssl.create_default_context(cafile=str(self.folder / "pki" / "ca.crt"))
         certificate, key = self._certificate("admin", "admin", ("system:masters",), "client")
@@ -274,7 +284,7 @@ class ControlPlane:
         connection = HTTPSConnection("127.0.0.1", self.ports.api, timeout=10, context=context)
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json"})
+            connection.request(method, path, data, {"Content-Type": "application/json", "Accept": accept})
             answer = connection.getresponse()
             return answer.status, answer.read()
         except (OSError, HTTPException) as error:
