@@ -52,6 +52,7 @@ def _ports(
     family: Family, facts: ServiceFacts, part: FamilyFacts, slices: Iterable[SliceFacts], here: Here
 ) -> tuple[ServicePort, ...]:
     own = [each for each in slices if each.family == family]
+    # A tuple of a list is made faster than one of a generator.
     return tuple([_port(facts, part, port, own, here) for port in part.ports])
 
 

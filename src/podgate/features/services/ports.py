@@ -153,11 +153,11 @@ class _Reading:
         found: dict[Family, bytes] = {}
         plural = bool(spec.cluster_ips)
         for index, text in enumerate(spec.cluster_ips or (spec.cluster_ip,)):
-            field = f"spec.clusterIPs[{index}]" if plural else "spec.clusterIP"
+            field = "spec.clusterIP" if not plural else f"spec.clusterIPs[{index}]"
             address = self._address(text, field)
             if address is None:
                 continue
-            family = family_of(address)
+            family: Family = "ip" if len(address) == 4 else "ip6"
             if family in found:
                 self._complain("WrongFamily", field, f"{text} is the second {_NAMES[family]} address: remove it")
             else:
@@ -169,31 +169,35 @@ class _Reading:
         taken: set[tuple[Protocol, int]] = set()
         node_ports: set[tuple[Protocol, int]] = set()
         for index, port in enumerate(self._spec.ports):
-            field = f"spec.ports[{index}]"
             protocol = PROTOCOLS.get(port.protocol)
             if protocol is None:
                 message = f'"{port.protocol}" is none of TCP, UDP and SCTP: correct it'
-                self._complain("UnknownProtocol", f"{field}.protocol", message)
+                self._complain("UnknownProtocol", f"spec.ports[{index}].protocol", message)
                 continue
             if not 0 < port.port < 65536:
-                self._complain("BadPort", f"{field}.port", f"{port.port} is no port: write 1 to 65535")
+                self._complain("BadPort", f"spec.ports[{index}].port", f"{port.port} is no port: write 1 to 65535")
                 continue
             if (protocol, port.port) in taken:
                 message = f"{port.port}/{protocol} is the port of an earlier entry, which counts: remove one"
-                self._complain("DuplicatePort", f"{field}.port", message)
+                self._complain("DuplicatePort", f"spec.ports[{index}].port", message)
                 continue
             taken.add((protocol, port.port))
-            node_port = port.node_port
-            if node_port and not 0 < node_port < 65536:
-                self._complain("BadPort", f"{field}.nodePort", f"{node_port} is no port: write 1 to 65535, or nothing")
-                node_port = 0
-            if node_port and (protocol, node_port) in node_ports:
-                message = f"{node_port}/{protocol} is the node port of an earlier entry, which counts: remove one"
-                self._complain("DuplicatePort", f"{field}.nodePort", message)
-                node_port = 0
-            node_ports.add((protocol, node_port))
+            node_port = port.node_port and self._node_port(index, port.node_port, protocol, node_ports)
             label = f"{namespace}/{name}:{port.name or port.port}"
             yield PortFacts(index, label, port.name, protocol, port.port, node_port)
+
+    def _node_port(self, index: int, number: int, protocol: Protocol, taken: set[tuple[Protocol, int]]) -> int:
+        """Give a node port, or 0 for one that cannot be used."""
+        field = f"spec.ports[{index}].nodePort"
+        if not 0 < number < 65536:
+            self._complain("BadPort", field, f"{number} is no port: write 1 to 65535, or nothing")
+            return 0
+        if (protocol, number) in taken:
+            message = f"{number}/{protocol} is the node port of an earlier entry, which counts: remove one"
+            self._complain("DuplicatePort", field, message)
+            return 0
+        taken.add((protocol, number))
+        return number
 
     def _external_ips(self, *, used: bool) -> Iterator[_Address]:
         if not used:
