@@ -69,7 +69,7 @@ def read_go_flags(words: Sequence[str], types: Mapping[str, Type]) -> GoFlags:
             if not rest:
                 raise FlagError(f"flag needs an argument: -{name}")
             value = rest.pop(0)
-        given[name] = _value(name, kind, value if equals or kind != "bool" else "true")
+        given[name] = go_value(name, kind, value if equals or kind != "bool" else "true")
     return GoFlags(given, tuple(rest))
 
 
@@ -79,7 +79,8 @@ def _unknown(name: str, types: Mapping[str, Type]) -> FlagError:
     return FlagError(f"flag provided but not defined: -{name}{did_you_mean(name, types)}")
 
 
-def _value(name: str, kind: Type, text: str) -> str | bool:
+def go_value(name: str, kind: Type, text: str) -> str | bool:
+    """Read one value. Raises FlagError."""
     if kind == "bool":
         if text not in _TRUE | _FALSE:
             raise FlagError(f'invalid boolean value "{text}" for -{name}: write true or false')

@@ -86,7 +86,7 @@ CASES: list[tuple[bytes, type[ApiStruct], ApiStruct]] = [
                     Conditions(ready=False, serving=False, terminating=True),
                     "node-1",
                     Hints((NamedHint("a"),), (NamedHint("node-1"),)),
-                    TargetRef("web-1", "shop", "u-3"),
+                    TargetRef("u-3"),
                 ),
                 Endpoint(("10.244.1.3",), Conditions(ready=True, serving=True, terminating=False)),
             ),
@@ -117,3 +117,10 @@ def test_slim_metadata_leads_to_references() -> None:
     assert ref_of(SERVICE, ServiceMeta("web", "shop")) == ObjectRef("Service", "web", "shop")
     assert ref_of(ENDPOINT_SLICE, SliceMeta("web-1", "shop")) == ObjectRef("EndpointSlice", "web-1", "shop")
     assert ref_of(SERVICE_CIDR, ObjectMeta("kubernetes", "x")) == ObjectRef("ServiceCIDR", "kubernetes")
+
+
+def test_endpoints_of_one_state_and_node_share_the_values_that_say_so() -> None:
+    text = b'{"addresses":["10.244.1.%d"],"conditions":{"ready":true},"nodeName":"node-1"}'
+    one, other = (msgspec.json.decode(text % number, type=Endpoint) for number in (1, 2))
+    assert one.conditions is other.conditions
+    assert one.node_name is other.node_name

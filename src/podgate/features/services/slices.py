@@ -33,7 +33,7 @@ class Backend(Frozen, frozen=True, gc=False):
         node: the node that it is on; empty when nobody says.
         zones: the zones that it is meant for.
         nodes: the nodes that it is meant for.
-        pod: what it is, by UID or else by name; empty when nobody says.
+        pod: the UID of what it is; empty when nobody says.
         changed: when what its slice tells last changed, as text that sorts by time.
     """
 
@@ -132,7 +132,7 @@ def _backends(ref: ObjectRef, found: EndpointSlice, family: Family, problems: li
 def _backend(address: bytes, endpoint: Endpoint, changed: str) -> Backend:
     conditions, hints, target = endpoint.conditions, endpoint.hints, endpoint.target_ref
     state = conditions.ready + 2 * conditions.serving + 4 * conditions.terminating
-    pod = "" if target is None else target.uid or f"{target.namespace}/{target.name}"
+    pod = "" if target is None else target.uid
     if not hints.for_zones and not hints.for_nodes:
         return Backend(address, state, endpoint.node_name, (), (), pod, changed)
     zones = tuple(hint.name for hint in hints.for_zones)

@@ -1,0 +1,113 @@
+"""dropin: kube-proxy under its old name: its flags, its file, its exit codes.
+
+Here: the old command line over settings. Not here: its flags (proxy_flags.py), its file (proxy_config.py), what the
+proxy does.
+Invariant: what the old program took it takes; what changes nothing here is named once, with the reason.
+
+Exit codes: 0 after SIGTERM, ``--help``, ``--version``, ``--cleanup``, ``--init-only`` or ``--write-config-to``; 1 for
+flags or a file that cannot be used, or work that failed; 2 for mode ipvs, which is not built.
+"""
+
+import argparse
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from podgate import __version__
+from podgate.features.services.feature import FEATURE
+from podgate.features.services.proxy_config import ProxyConfig, nested
+from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, ProxyFlags, read_flags
+from podgate.features.services.proxy_settings import NO_IPVS, options_in
+from podgate.features.services.settings import Settings
+from podgate.features.services.to_sysctls import NAMES, sysctls_of
+from podgate.model.goflags import FlagError, HelpAskedError
+from podgate.model.options import SettingsError, settings_from
+from podgate.observe.logs import Log, stderr_log
+from podgate.targets.sysctl.apply import SysctlTarget
+
+NAME: Final = "kube-proxy"
+
+
+def settings_of(flags: ProxyFlags, log: Log) -> Settings:
+    """Give the settings that old flags mean.
+
+    Raises:
+        SettingsError: with every mistake at once.
+    """
+    own = options_in(ProxyConfig(flags.fields)) if not flags.config else {}
+    if flags.config:
+        given: dict[str, Any] = {"config": flags.config}
+        if "hostnameOverride" in flags.fields:
+            given["node_name"] = flags.fields["hostnameOverride"]
+        own = dict(FEATURE.configured(given, log.warning))
+    return settings_from(Settings, own)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run as kube-proxy until stopped; give the exit code."""
+    try:
+        flags = read_flags(sys.argv[1:] if argv is None else argv)
+    except HelpAskedError:
+        sys.stdout.write(_usage())
+        return 0
+    except FlagError as error:
+        sys.stderr.write(f"Error: {error}\n{_usage()}")
+        return 1
+    if flags.version:
+        sys.stdout.write(f"podgate {__version__}, in place of kube-proxy\n")
+        return 0
+    log = stderr_log(os.environ)
+    for note in flags.notes:
+        log.warning(note)
+    if flags.write_to:
+        return _write_config(flags, log)
+    try:
+        settings = settings_of(flags, log)
+    except SettingsError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"{NAME}: {problem}\n")
+        return 2 if NO_IPVS in error.problems else 1
+    if flags.init_only:
+        return asyncio.run(_init(settings, log))
+    # The composition root stands above the features: it is named here, and knows this module as little as any other.
+    verbs = importlib.import_module("podgate.verbs")
+    verb = "clean" if flags.cleanup else "run"
+    return int(verbs.perform(verb, FEATURE, settings, argparse.Namespace(output="text"), os.environ))
+
+
+async def _init(settings: Settings, log: Log) -> int:
+    """Do what needs a privileged container, and end; what cannot be written is said, and is no failure."""
+    target = SysctlTarget(NAMES)
+    refused = await target.apply(target.diff(await target.read(), sysctls_of(settings, os.cpu_count() or 1)))
+    if refused:
+        log.warning("parameters of the kernel stay as they are", refused="; ".join(refused.values()))
+    return 0
+
+
+def _write_config(flags: ProxyFlags, log: Log) -> int:
+    document = yaml.safe_dump(nested({"mode": "iptables", "detectLocalMode": "ClusterCIDR", **flags.fields}))
+    try:
+        Path(flags.write_to).write_text(document, encoding="utf-8")
+    except OSError as error:
+        sys.stderr.write(f"{NAME}: --write-config-to {flags.write_to}: cannot be written ({error.strerror})\n")
+        return 1
+    log.info("wrote the configuration", file=flags.write_to)
+    return 0
+
+
+def _usage() -> str:
+    lines = ["Usage of kube-proxy (podgate services under its old name):"]
+    lines += [f"      --{name}{'' if flag.type == 'bool' else ' ' + flag.type}" for name, flag in FLAGS.items()]
+    lines.append(f"Accepted without effect: --{', --'.join(WITHOUT_EFFECT)}")
+    lines.append("podgate services run --help shows what there is, and what it means.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""kube-proxy's command line: what its flags mean, what is said of those that change nothing, and its exit codes."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podgate.features.services.dropin import main, settings_of
+from podgate.features.services.proxy_fields import FIELDS
+from podgate.features.services.proxy_flags import FLAGS, read_flags
+from podgate.model.goflags import FlagError
+from podgate.observe.logs import stderr_log
+
+HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+LOG = stderr_log({})
+
+MEANINGS: dict[str, dict[str, Any]] = {
+    "": {"backend": "iptables"},
+    "--proxy-mode=nftables --cluster-cidr=10.244.0.0/16": {"backend": "nftables", "cluster_cidr": "10.244.0.0/16"},
+    "--proxy-mode nftables --masquerade-all": {"backend": "nftables", "masquerade_all": True},
+    "--proxy-mode nftables --iptables-masquerade-bit 13": {"backend": "nftables", "masquerade_bit": 13},
+    "--proxy-mode nftables --nodeport-addresses primary,10.0.0.0/8": {"nodeport_addresses": "primary,10.0.0.0/8"},
+    "--proxy-mode nftables --conntrack-udp-timeout 1m": {"conntrack_udp_timeout": 60.0},
+    "--hostname-override n1 --kubeconfig /k": {"node_name": "n1", "kubeconfig": "/k"},
+    "--feature-gates=AllowServiceExternalIPs=false,X=true": {"external_ips": False},
+    "--metrics-bind-address 127.0.0.1:1 --healthz-bind-address 127.0.0.1:2": {
+        "metrics_addr": "127.0.0.1:1",
+        "health_addr": "127.0.0.1:2",
+    },
+    "--oom-score-adj=-500 -v 4 --logging-format=json": {"oom_score_adj": -500},
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), MEANINGS.items(), ids=[line or "nothing" for line in MEANINGS])
+def test_flags_mean_settings(line: str, expected: dict[str, Any]) -> None:
+    settings = settings_of(read_flags(line.split()), LOG)
+    assert {name: getattr(settings, name) for name in expected} == expected
+
+
+def test_every_flag_sets_fields_that_there_are() -> None:
+    assert {path for flag in FLAGS.values() for path in flag.fields} <= FIELDS.keys()
+
+
+def test_flags_beside_a_file_are_not_looked_at_but_the_nodes_name(tmp_path: Path) -> None:
+    path = tmp_path / "config.conf"
+    path.write_text(f"{HEAD}mode: nftables\nclusterCIDR: 10.1.0.0/16\nhostnameOverride: other\n")
+    flags = read_flags(["--config", str(path), "--cluster-cidr", "10.9.0.0/16", "--hostname-override=n1", "-v=2"])
+    settings = settings_of(flags, LOG)
+    assert (settings.cluster_cidr, settings.node_name) == ("10.1.0.0/16", "n1")
+    assert [note.split()[0] for note in flags.notes] == ["--v", "--cluster-cidr"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--conntrack-udp-timeout 1d", 'invalid argument "1d"'),
+        ("--feature-gates X", "write NAME=true"),
+        ("serve", 'unknown command "serve"'),
+    ],
+)
+def test_flags_that_cannot_be_read(line: str, words: str) -> None:
+    with pytest.raises(FlagError, match=words):
+        read_flags(line.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("--help", 0, "Usage of kube-proxy"),
+        ("--version", 0, "in place of kube-proxy"),
+        ("--proxy-moed=x", 1, 'did you mean "proxy-mode"'),
+        ("--proxy-mode=ipvs", 2, "use nftables"),
+        ("--proxy-mode=nftables --cluster-cidr=x", 1, "is no range"),
+        ("--config /nonexistent", 1, "cannot be read"),
+    ],
+)
+def test_exit_codes(line: str, code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == code
+    said = capsys.readouterr()
+    assert words in said.out + said.err
+
+
+def test_the_configuration_is_written_as_the_old_program_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    assert main(["--write-config-to", str(path), "--cluster-cidr=10.1.0.0/16"]) == 0
+    written = yaml.safe_load(path.read_text())
+    assert (written["mode"], written["clusterCIDR"]) == ("iptables", "10.1.0.0/16")
+    assert written["conntrack"]["tcpEstablishedTimeout"] == "24h0m0s"
+    assert main(["--write-config-to", os.fspath(tmp_path / "none" / "config.yaml")]) == 1
