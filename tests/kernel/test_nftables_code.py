@@ -82,10 +82,10 @@ EXPRESSIONS: dict[str, tuple[Hook, Code, tuple[str, ...]]] = {
     ),
     "meta": (
         FORWARD,
-        (Meta("l4proto", 0), Meta("mark", 0), Meta("iifname", 4), Meta("oifname", 4), Meta("nfproto", 15)),
+        (Meta("l4proto", 0), Meta("mark", 0), Meta("iifname", 4), Meta("oifname", 4)),
         (
             *("meta load l4proto => reg 1", "meta load mark => reg 1", "meta load iifname => reg 2"),
-            *("meta load oifname => reg 2", "meta load nfproto => reg 23"),
+            "meta load oifname => reg 2",
         ),
     ),
     "mark": (FORWARD, (Meta("mark", 1), SetMark(1)), ("meta load mark => reg 9", "meta set mark with reg 9")),

@@ -42,7 +42,7 @@ _FIRST_REGISTER: Final = 8  # NFT_REG32_00
 _REGISTERS: Final = 16
 
 _BASES: Final = {"network": 1, "transport": 2}
-_META: Final = {"mark": 3, "iifname": 6, "oifname": 7, "nfproto": 15, "l4proto": 16}
+_META: Final = {"mark": 3, "iifname": 6, "oifname": 7, "l4proto": 16}
 _CT: Final = {"state": 0, "status": 2, "original proto-dst": 12, "original ip daddr": 20, "original ip6 daddr": 22}
 _CT_ORIGINAL: Final = 0
 _FIB_FLAGS: Final = {"saddr": 1, "daddr": 2}

@@ -15,7 +15,7 @@ from podgate.model.frozen import Frozen
 Register = int
 """The number of a 4-byte register, 0 to 15 (NFT_REG32_00 … NFT_REG32_15). Longer values go on in the next ones."""
 
-MetaKey = Literal["l4proto", "mark", "iifname", "oifname", "nfproto"]
+MetaKey = Literal["l4proto", "mark", "iifname", "oifname"]
 CtKey = Literal["state", "status", "original ip daddr", "original ip6 daddr", "original proto-dst"]
 
 

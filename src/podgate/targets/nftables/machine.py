@@ -43,7 +43,6 @@ Memory = frozenset[tuple[str, bytes, bytes]]
 _REGISTERS: Final = 16
 _WORD: Final = 4
 _ADDRESS_KINDS: Final = {"unicast": 1, "local": 2, "broadcast": 3, "anycast": 4, "multicast": 5}
-_NFPROTO: Final = {4: 2, 6: 10}
 _CT_STATE_INVALID, _CT_STATE_NEW = 1, 8
 _CT_SRC_NAT, _CT_DST_NAT, _CT_SRC_NAT_DONE, _CT_DST_NAT_DONE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 _CONNTRACK: Final = -200
@@ -234,8 +233,6 @@ class Machine:
         match key:
             case "l4proto":
                 return bytes((PROTOCOLS[self._packet.protocol],))
-            case "nfproto":
-                return bytes((_NFPROTO[self.destination.version],))
             case "mark":
                 return _host(self.mark)
             case "iifname":
