@@ -1,20 +1,26 @@
 """What doctor says of a node with a proxy, and of one without."""
 
 import json
-import os
-import socket
 from pathlib import Path
 
 import pytest
 
-from podgate.features.metadata.server.doctor import Finding, answer, examine
+from podgate.features.metadata.node_rules import READY_LABEL
+from podgate.features.metadata.server.doctor import answer, examine
 from podgate.features.metadata.settings import Settings
+from podgate.model.findings import Finding
 from tests.features.metadata.server.test_sockets import ask, started
+from tests.support.metadata_node import CLOUD, serving
 from tests.support.metadata_upstream import ZONE
 from tests.support.netns import netns
 from tests.support.poll import poll
 
 SETTINGS = Settings(addr="127.0.0.1:988", metrics_addr="127.0.0.1:989", upstream="http://127.0.0.1:80", firewall=False)
+
+
+def look(settings: Settings) -> list[Finding]:
+    """Look at a network, without entering those of others: /proc shows every one of this machine."""
+    return list(examine(settings, {}, lambda *_: ([], "a test")))
 
 
 def verdicts(findings: list[Finding]) -> dict[str, str]:
@@ -31,18 +37,25 @@ def test_a_node_with_a_proxy_is_well(tmp_path: Path) -> None:
         started(node, tmp_path / "log", *run, "--no-firewall"),
     ):
         poll(lambda: ask(node, "127.0.0.1", 988, ZONE).endswith("us-central1-a"), 10)
-        found = node.call(lambda: list(examine(SETTINGS)))
-        assert set(verdicts(found).values()) == {"ok"}, found
-        again = node.call(lambda: list(examine(SETTINGS)))
-        assert again[-1] == Finding("denials", "ok", "2 requests refused since the proxy started")
+        found = node.call(lambda: look(SETTINGS))
+        unknown = {name for name, verdict in verdicts(found).items() if verdict == "unknown"}
+        assert unknown == {"DaemonSet", "ways past the rules"}
+        assert set(verdicts(found).values()) == {"ok", "unknown"}, found
+        again = node.call(lambda: look(SETTINGS))
+        text = "1 of 2 requests refused since the proxy started, 0 of 0 while doctor looked"
+        assert again[-1] == Finding("denials", "ok", text)
         assert any("process" in finding.seen for finding in found)
 
 
 @pytest.mark.kernel
 def test_a_node_without_one_is_not() -> None:
     with netns() as node:
-        found = verdicts(node.call(lambda: list(examine(SETTINGS))))
+        found = verdicts(node.call(lambda: look(SETTINGS)))
         assert found == {
+            "node label": "ok",
+            "DaemonSet": "unknown",
+            "rules": "ok",
+            "ways past the rules": "unknown",
             "address": "ok",
             "port 988": "bad",
             "a secret": "bad",
@@ -50,26 +63,48 @@ def test_a_node_without_one_is_not() -> None:
             "other agents": "ok",
             "denials": "unknown",
         }
-        text, code = node.call(lambda: answer(SETTINGS, as_json=False))
+        text, code = answer(node.call(lambda: look(SETTINGS)), as_json=False)
         assert code == 1
-        assert text.splitlines()[0] == "ok      address: 127.0.0.1 is this node's"
-        assert json.loads(node.call(lambda: answer(SETTINGS, as_json=True))[0])[1]["verdict"] == "bad"
-        elsewhere = verdicts(node.call(lambda: list(examine(Settings()))))
+        assert text.splitlines()[2] == "ok      address: 127.0.0.1 is this node's"
+        row = json.loads(answer(node.call(lambda: look(SETTINGS)), as_json=True)[0])[3]
+        assert (row["name"], row["verdict"], row["todo"]) == ("port 988", "bad", "start the proxy, and look at its log")
+        elsewhere = verdicts(node.call(lambda: look(Settings())))
         assert elsewhere["address"] == "bad"
         assert elsewhere["a secret"] == "unknown"
         assert elsewhere["port 987"] == "bad"
 
 
+@pytest.mark.kernel
 def test_an_answer_that_is_no_refusal_is_bad() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        pid = os.fork()
-        if pid == 0:
-            accepted, _ = server.accept()
-            accepted.recv(4096)
-            accepted.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-            os._exit(0)
-        found = list(examine(Settings(addr=f"127.0.0.1:{port}", metrics_addr="", upstream=f"http://127.0.0.1:{port}")))
-        os.waitpid(pid, 0)
+    with netns() as node, serving(node, "127.0.0.1", 988, "HTTP/1.1 200 OK\r\n\r\n"):
+        found = node.call(lambda: look(SETTINGS))
     (secret,) = [finding for finding in found if finding.name == "a secret"]
     assert (secret.verdict, secret.seen.endswith("200")) == ("bad", True)
+
+
+@pytest.mark.kernel
+def test_rules_are_compared_and_those_of_others_before_them_are_named() -> None:
+    other = (
+        f"chain c {{ type nat hook prerouting priority -110; ip daddr {CLOUD} tcp dport 80 dnat to 192.0.2.1:8181\n}}"
+    )
+    with netns() as node:
+        found = {finding.name: finding for finding in node.call(lambda: look(Settings()))}
+        assert [found[name].verdict for name in ("rules", "order of rules")] == ["bad", "ok"]
+        assert found["rules"].seen == ("not as they should be: addresses, nftables/ip, nftables/ip6, nftables/redirect")
+        node.run("nft", "-f", "-", text=f"table ip other {{\n{other}\n}}\n")
+        found = {finding.name: finding for finding in node.call(lambda: look(Settings()))}
+        assert found["order of rules"].verdict == "bad"
+        assert "table ip other, chain c: ip daddr 169.254.169.254" in found["order of rules"].seen
+
+
+@pytest.mark.kernel
+def test_objects_come_from_the_source_that_is_named(tmp_path: Path) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {READY_LABEL: "true"}}}
+    (tmp_path / "node.json").write_text(json.dumps(node))
+    with netns() as there:
+        found = there.call(lambda: look(Settings(source=str(tmp_path), node_name="n")))
+        assert (verdicts(found)["node label"], verdicts(found)["DaemonSet"]) == ("ok", "bad")
+        found = there.call(lambda: look(Settings(source=str(tmp_path), node_name="m")))
+        assert found[0] == Finding("node label", "unknown", "there is no Node m", "give --node-name")
+        found = there.call(lambda: look(Settings(source=str(tmp_path / "none"), node_name="n")))
+        assert found[0].verdict == "unknown"

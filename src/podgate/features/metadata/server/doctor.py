@@ -1,25 +1,48 @@
 """doctor: is the metadata proxy of this node in the way of Pods, and does it work?
 
-Here: what can be looked at from the node itself, a verdict per line. Not here: the node's rules (``podgate metadata
-plan`` compares them), the DaemonSet and the node's label (an API would be needed).
+Here: looking: at objects, the node's rules, listeners, Pods' networks, metrics. Not here: what it means, where that
+takes more than a line (diagnosis.py).
 Invariant: it only looks; what it cannot look at is ``unknown``, never ``ok``.
 """
 
+import asyncio
+import contextlib
 import json
 import os
 import socket
-from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
+from podgate.features.metadata import diagnosis
+from podgate.features.metadata.intent import NodeRules
+from podgate.features.metadata.node_rules import node_rules
+from podgate.features.metadata.server.node import CONNTRACK, node_steps
+from podgate.features.metadata.server.pod_networks import ask_pods
+from podgate.features.metadata.server.probing import ask, status_of
 from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings, address_and_port
+from podgate.features.metadata.to_iptables import OWNERS
+from podgate.features.metadata.to_nftables import FIRST_DSTNAT, REDIRECT_TABLE, TABLE
+from podgate.joints import ApplyError, SourceError
+from podgate.linux.running import find_program, run
+from podgate.model.findings import Finding, exit_code, findings_json
+from podgate.model.kinds.nodes import NODE, Node
+from podgate.model.kinds.pods import POD, Pod
+from podgate.model.kinds.workloads import DAEMON_SET
+from podgate.model.machine import Machine
+from podgate.model.snapshot import Absent, Kind, Snapshot, Watch
+from podgate.sources.machine import load_machine
+from podgate.sources.origin import load, origin
+from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.listeners.holders import holders_of
+from podgate.targets.nftables.apply import NftablesTarget
 
 SUMMARY: Final = "Say what is right and wrong with the metadata proxy of this node, a verdict per line."
 
-ASKS: Final = ("addr", "metrics_addr", "profile", "firewall", "upstream")
+ASKS: Final = (
+    *("addr", "metrics_addr", "profile", "firewall", "backend", "upstream", "uplink", "node_uids", "node_name"),
+    *("source", "kubeconfig", "context"),
+)
 """The settings that say where to look."""
-
-Verdict = Literal["ok", "bad", "unknown"]
 
 KUBE_ENV: Final = "/computeMetadata/v1/instance/attributes/kube-env"
 _SECRET_PATHS: Final = {
@@ -32,28 +55,81 @@ _SECRET_PATHS: Final = {
 _OTHERS: Final = frozenset({"metadata-proxy", "kube2iam", "kiam", "nmi", "eks-pod-identity", "gke-metadata-se"})
 """Names of processes (15 characters of them, proc(5)) that answer for a metadata server themselves."""
 
+AskPods = Callable[[str, str, Mapping[str, str]], tuple[Sequence[diagnosis.Asked], str]]
+"""As ``ask_pods``."""
+
 _SECONDS: Final = 3.0
+_IPTABLES_DSTNAT: Final = -100
 
 
-class Finding(NamedTuple):
-    """One line: what was looked at, the verdict, and what was seen."""
+class Objects(NamedTuple):
+    """What a source said; ``unread`` says of a kind why it is not known."""
 
-    name: str
-    verdict: Verdict
-    seen: str
-
-
-def answer(settings: Settings, *, as_json: bool) -> tuple[str, int]:
-    """Give what was found, as text or JSON, and the exit code: 1 when something is bad."""
-    found = list(examine(settings))
-    code = 1 if any(finding.verdict == "bad" for finding in found) else 0
-    if as_json:
-        return json.dumps([finding._asdict() for finding in found], indent=2), code
-    return "\n".join(f"{finding.verdict:<8}{finding.name}: {finding.seen}" for finding in found), code
+    snapshot: Snapshot
+    unread: Mapping[str, str]
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at everything in turn."""
+def answer(findings: Iterable[Finding], *, as_json: bool) -> tuple[str, int]:
+    """Give findings as text or JSON, and the exit code: 1 when something is bad."""
+    found = list(findings)
+    return json.dumps(findings_json(found), indent=2) if as_json else "\n".join(map(str, found)), exit_code(found)
+
+
+def examine(settings: Settings, environ: Mapping[str, str], ask_from_pods: AskPods = ask_pods) -> Iterator[Finding]:
+    """Look at everything in turn; ``ask_from_pods`` is what enters Pods' networks."""
+    page, own = _metrics(settings), 0
+    node_name = settings.node_name or environ.get("NODE_NAME") or socket.gethostname()
+    objects = _objects(settings, environ, node_name)
+    node = next((each for each in objects.snapshot.objects(NODE).values() if each.metadata.name == node_name), None)
+    needs_label = settings.firewall and settings.cloud.name in ("gce", "v0.1.12")
+    unread = objects.unread.get(NODE.kind, "")
+    yield diagnosis.node_label(node, node_name, needed=needs_label, unread=unread)
+    daemonsets = objects.snapshot.objects(DAEMON_SET)
+    yield diagnosis.scheduled(daemonsets, objects.unread.get(DAEMON_SET.kind, ""))
+    for each in _listening(settings):
+        own += each.name == "a secret" and each.verdict == "ok"
+        yield each
+    yield from _rules(settings, node_name, node)
+    asked, why = ask_from_pods(
+        settings.cloud.addresses[0], _SECRET_PATHS[settings.cloud.name], _names(objects, node_name)
+    )
+    own += sum(each.outcome == "403" for each in asked)
+    yield from _pods(settings, objects, node_name, asked, why)
+    host, upstream_port = settings.upstream_address
+    yield _reachable(str(host), upstream_port)
+    yield _others(holders_of(settings.listen[1]))
+    if settings.metrics_addr:
+        yield diagnosis.denials(page, _metrics(settings), own, settings.metrics_addr)
+
+
+def _objects(settings: Settings, environ: Mapping[str, str], node_name: str) -> Objects:
+    """Ask for each kind by itself: an account may have the right to some."""
+    found = origin(settings.source, settings.kubeconfig, settings.context, environ)
+    watches = (
+        Watch(NODE, field_selector=f"metadata.name={node_name}"),
+        Watch(POD, field_selector=f"spec.nodeName={node_name}"),
+        Watch(DAEMON_SET),
+    )
+    kinds, unread = {}, {}
+    for watch in watches:
+        name = watch.kind.kind
+        try:
+            kinds[name] = load(found, (watch,), environ).kinds[name]
+        except SourceError as error:
+            unread[name] = str(error)
+        else:
+            why = _why_absent(kinds[name], watch.kind)
+            unread |= {name: why} if why else {}
+    return Objects(Snapshot(kinds), unread)
+
+
+def _why_absent(found: object, kind: Kind[object]) -> str:
+    if not isinstance(found, Absent):
+        return ""
+    return diagnosis.NO_SOURCE if found.why == "no source" else f"{kind.plural} cannot be listed: {found.why}"
+
+
+def _listening(settings: Settings) -> Iterator[Finding]:
     address, port = settings.listen
     local = LOCAL_ADDRESS if address.is_unspecified else str(address)
     here = _address(local)
@@ -65,11 +141,6 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _secret(local, port, settings.cloud.name)
     else:
         yield Finding("a secret", "unknown", f"not asked for: {local} may be anybody's")
-    host, upstream_port = settings.upstream_address
-    yield _reachable(str(host), upstream_port)
-    yield _others(holders_of(port))
-    if settings.metrics_addr:
-        yield _denials(settings.metrics_addr)
 
 
 def _address(address: str) -> Finding:
@@ -77,25 +148,108 @@ def _address(address: str) -> Finding:
         try:
             probe.bind((address, 0))
         except OSError:
-            return Finding("address", "bad", f"{address} is no address of this node: redirected packets go nowhere")
+            seen = f"{address} is no address of this node: redirected packets go nowhere"
+            return Finding("address", "bad", seen, f"start the proxy, or: ip addr add {address}/32 dev lo scope host")
     return Finding("address", "ok", f"{address} is this node's")
 
 
 def _holder(port: int, what: str) -> Finding:
     holders = holders_of(port)
     if not holders:
-        return Finding(f"port {port}", "bad", f"no process that can be seen from here listens ({what})")
+        todo = "start the proxy, and look at its log"
+        return Finding(f"port {port}", "bad", f"no process that can be seen from here listens ({what})", todo)
     return Finding(f"port {port}", "ok", f"{', '.join(holders)} ({what})")
 
 
 def _secret(address: str, port: int, cloud: str) -> Finding:
     path = _SECRET_PATHS[cloud]
-    answer = _ask(address, port, path)
-    if answer.startswith(b"HTTP/1.1 403 "):
+    status = status_of(ask((address, port), path))
+    if status == "403":
         return Finding("a secret", "ok", f"{path} is refused with 403")
-    if not answer:
-        return Finding("a secret", "bad", f"nobody answers on {address}:{port}: Pods get no metadata at all")
-    return Finding("a secret", "bad", f"{path} was answered with {answer.split(b' ', 2)[1].decode('ascii', 'replace')}")
+    if not status:
+        return Finding(
+            "a secret", "bad", f"nobody answers on {address}:{port}", "start the proxy: Pods get no metadata"
+        )
+    todo = "see who listens, and podgate metadata explain for this path"
+    return Finding("a secret", "bad", f"{path} was answered with {status}", todo)
+
+
+def _rules(settings: Settings, node_name: str, node: Node | None) -> Iterator[Finding]:
+    """Compare the kernel's rules with those that these options want, and look for others' before them."""
+    try:
+        machine = load_machine(node_name)
+    except SourceError as error:
+        yield diagnosis.rules({}, unread=str(error))
+        return
+    wanted = node_rules(settings, machine, node.metadata.labels if node else None)
+    try:
+        differences = asyncio.run(_differences(settings, wanted))
+    except ApplyError as error:
+        yield diagnosis.rules({}, unread=str(error).splitlines()[0])
+    else:
+        yield diagnosis.rules(differences, wanted.why if wanted.phase == "none" else "")
+    if wanted.phase != "none":
+        yield _order(settings)
+
+
+async def _differences(settings: Settings, wanted: NodeRules) -> dict[str, str]:
+    steps = node_steps(lambda rules: rules, backend=settings.backend, cloud=settings.cloud)
+    found = {}
+    with contextlib.ExitStack() as stack:
+        for step in (*steps.before, *steps.after):
+            if step.name == CONNTRACK:
+                continue  # of that nothing stays
+            if isinstance(step.target, NftablesTarget | IptablesTarget):
+                stack.callback(step.target.close)
+            found[step.name] = str(step.target.diff(await step.target.read(), step.want(wanted)) or "")
+    return found
+
+
+def _order(settings: Settings) -> Finding:
+    nft = find_program("nft")
+    if nft is None:
+        return diagnosis.order((), unread="nft is not installed")
+    try:
+        ended = asyncio.run(run((nft, "-y", "list", "ruleset")))
+    except OSError as error:
+        return diagnosis.order((), unread=f"{nft} cannot be started: {error.strerror}")
+    if ended.code or ended.is_cut:
+        return diagnosis.order((), unread=(ended.errors.strip().splitlines() or ["too many rules"])[0])
+    priority = FIRST_DSTNAT if settings.backend == "nftables" else _IPTABLES_DSTNAT
+    ours = (TABLE, REDIRECT_TABLE, *OWNERS)
+    return diagnosis.order(tuple(diagnosis.rules_ahead(ended.output, settings.cloud.addresses, ours, priority)))
+
+
+def _pods_of(objects: Objects, node_name: str) -> list[Pod]:
+    return [pod for pod in objects.snapshot.objects(POD).values() if pod.spec.node_name == node_name]
+
+
+def _names(objects: Objects, node_name: str) -> dict[str, str]:
+    """Give the Pods of this node by their addresses."""
+    pods = [pod for pod in _pods_of(objects, node_name) if not pod.spec.host_network]
+    return {address: f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods for address in pod.addresses}
+
+
+def _pods(
+    settings: Settings, objects: Objects, node_name: str, asked: Sequence[diagnosis.Asked], unread: str
+) -> Iterator[Finding]:
+    if settings.firewall:
+        yield diagnosis.from_pods(asked, _SECRET_PATHS[settings.cloud.name], unread)
+    on_the_node = [
+        (pod.metadata.namespace, pod.metadata.name)
+        for pod in _pods_of(objects, node_name)
+        if pod.spec.host_network and pod.status.phase not in ("Succeeded", "Failed")
+    ]
+    known = None if POD.kind in objects.unread else on_the_node
+    devices = [interface.name for interface in _machine(node_name).interfaces]
+    yield diagnosis.ways_past(asked, known, devices, by_user=bool(settings.node_uids))
+
+
+def _machine(node_name: str) -> Machine:
+    try:
+        return load_machine(node_name)
+    except SourceError:
+        return Machine()  # whose findings said so
 
 
 def _reachable(host: str, port: int) -> Finding:
@@ -103,7 +257,8 @@ def _reachable(host: str, port: int) -> Finding:
         with socket.create_connection((host, port), _SECONDS):
             return Finding("upstream", "ok", f"{host}:{port} takes connections")
     except OSError as error:
-        return Finding("upstream", "bad", f"{host}:{port} cannot be reached: {error.strerror or error}")
+        todo = f"look at the route: ip route get {host}"
+        return Finding("upstream", "bad", f"{host}:{port} cannot be reached: {error.strerror or error}", todo)
 
 
 def _others(own: list[str]) -> Finding:
@@ -111,7 +266,7 @@ def _others(own: list[str]) -> Finding:
     named = sorted(f"process {pid} ({name})" for pid, name in _processes() if name in _OTHERS)
     found = [each for each in named if each not in own]
     if found:
-        return Finding("other agents", "bad", f"{', '.join(found)} may answer in this one's place: stop one of them")
+        return Finding("other agents", "bad", f"{', '.join(found)} may answer in this one's place", "stop one of them")
     return Finding("other agents", "ok", "none by the names that are known")
 
 
@@ -128,21 +283,9 @@ def _processes() -> Iterator[tuple[int, str]]:
                 continue  # ended meanwhile
 
 
-def _denials(metrics_addr: str) -> Finding:
-    address, port = address_and_port(metrics_addr)
-    lines = _ask(str(address), port, "/metrics").decode("utf-8", "replace").splitlines()
-    counts = [line.rpartition(" ")[2] for line in lines if line.startswith("request_count{") and "blocked" in line]
-    if not lines:
-        return Finding("denials", "unknown", f"nobody serves metrics on {metrics_addr}")
-    return Finding("denials", "ok", f"{sum(map(float, counts)):.0f} requests refused since the proxy started")
-
-
-def _ask(address: str, port: int, path: str) -> bytes:
-    """Give the answer to a GET as clients send it; empty when there is none."""
-    head = f"GET {path} HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata-Flavor: Google\r\nMetadata: true\r\n"
-    try:
-        with socket.create_connection((address, port), _SECONDS) as asking:
-            asking.sendall(f"{head}Connection: close\r\n\r\n".encode())
-            return b"".join(iter(lambda: asking.recv(65536), b""))
-    except OSError:
-        return b""
+def _metrics(settings: Settings) -> str:
+    """Give the metrics page; empty where there is none."""
+    if not settings.metrics_addr:
+        return ""
+    address, port = address_and_port(settings.metrics_addr)
+    return ask((str(address), port), "/metrics", whole=True).decode("utf-8", "replace")

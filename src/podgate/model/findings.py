@@ -1,0 +1,45 @@
+"""Findings: what a doctor saw, one line each, with a verdict and what to do.
+
+Here: the value and its forms. Not here: what is looked at.
+Invariant: what cannot be looked at is ``unknown``, never ``ok``; and whoever reads ``bad`` reads what to do.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from podgate.model.frozen import Frozen
+
+Verdict = Literal["ok", "bad", "unknown"]
+
+_WIDTH = 8
+
+
+class Finding(Frozen, frozen=True):
+    """One thing that was looked at.
+
+    Attributes:
+        name: what, as ``port 988``.
+        verdict: whether it is as it should be.
+        seen: what was seen.
+        todo: what to do about it; empty where nothing is to be done.
+    """
+
+    name: str
+    verdict: Verdict
+    seen: str
+    todo: str = ""
+
+    def __str__(self) -> str:
+        """Show the line."""
+        line = f"{self.verdict:<{_WIDTH}}{self.name}: {self.seen}"
+        return f"{line}: {self.todo}" if self.todo else line
+
+
+def findings_json(found: Sequence[Finding]) -> list[dict[str, str]]:
+    """Give the JSON form."""
+    return [{"name": each.name, "verdict": each.verdict, "seen": each.seen, "todo": each.todo} for each in found]
+
+
+def exit_code(found: Sequence[Finding]) -> int:
+    """Give 1 when something is bad."""
+    return int(any(each.verdict == "bad" for each in found))
