@@ -17,7 +17,8 @@ V1 = "http://169.254.169.254/computeMetadata/v1/instance"
 ZONE, KUBE_ENV = f"{V1}/zone", f"{V1}/attributes/kube-env"
 SECRET, CONCEALED = "kube-env: SECRET-", "This metadata endpoint is concealed"
 PODS = ("web", "db", "far")
-POLICY = "/apis/podgate.dev/v1alpha1/metadatapolicies/installer"
+POLICIES = "/apis/podgate.dev/v1alpha1/metadatapolicies"
+POLICY = f"{POLICIES}/installer"
 ACCOUNT = "system:serviceaccount:kube-system:metadata-proxy"
 DAEMONSET = "/apis/apps/v1/namespaces/kube-system/daemonsets/metadata-proxy-v0.1"
 
@@ -102,6 +103,8 @@ def test_a_policy_is_for_the_pods_that_it_selects_on_every_node(plane: ControlPl
     poll(lambda: readers(running) == ["web"])
     running.apply(policy("tier: front"), wait=False)
     poll(lambda: readers(running) == ["web", "far"])
+    # What kubectl get metadatapolicies prints, once the containers that watch have told it.
+    poll(lambda: [(row["Accepted"], row["Nodes"]) for row in plane.table(POLICIES)] == [("True", "2/2")])
     assert plane.request("DELETE", POLICY)[0] == 200
     poll(lambda: readers(running) == [])
     assert [get(running, who, ZONE) for who in PODS] == 3 * ["projects/123456/zones/us-central1-a"]
