@@ -5,7 +5,9 @@ Invariant: each absent field has the API's default: a port without a name is nam
 that it is not ready is ready. Metadata is slim: a cluster has tens of thousands of these.
 """
 
-from typing import Final
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -60,19 +62,37 @@ class Hints(ApiStruct, frozen=True, rename="camel", gc=False):
 class TargetRef(ApiStruct, frozen=True, rename="camel", gc=False):
     """The object behind an endpoint, as far as it tells two of them apart."""
 
-    name: str = ""
-    namespace: str = ""
     uid: str = ""
 
 
 class Endpoint(ApiStruct, frozen=True, rename="camel", gc=False):
-    """One endpoint. Of its addresses only the first one is used; ``node_name`` empty: nobody says where it is."""
+    """One endpoint. Of its addresses only the first one is used; ``node_name`` empty: nobody says where it is.
+
+    There may be hundreds of thousands, so those in one state and on one node share the values that say so.
+    """
 
     addresses: tuple[str, ...] = ()
     conditions: Conditions = Conditions()
     node_name: str = ""
     hints: Hints = Hints()
     target_ref: TargetRef | None = None
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "conditions", _shared(self.conditions))
+        msgspec.structs.force_setattr(self, "node_name", _shared(self.node_name))
+
+
+_T = TypeVar("_T", bound=Hashable)
+
+
+def _shared(value: _T) -> _T:
+    """Give the value that was made first of those that are equal to it."""
+    return cast("_T", _first(value))
+
+
+@lru_cache(maxsize=1 << 14)
+def _first(value: Hashable) -> Hashable:
+    return value
 
 
 class EndpointPort(ApiStruct, frozen=True, rename="camel", gc=False):
