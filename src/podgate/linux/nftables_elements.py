@@ -263,7 +263,7 @@ def element_at(body: bytes, offset: int) -> bytes | None:
     Of an interval that the kernel keeps as two elements it is one bound.
     """
     try:
-        (kind, value), *_ = attribute_list(body, offset)
+        kind, value = next(attribute_list(body, offset), (0, b""))
         return _whole_element(value)[0] if kind == 1 else None
     except (ValueError, KeyError):
         return None
