@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,36 +14,10 @@ from podgate.targets.nftables.render import render
 from podgate.targets.nftables.state import Rule, State
 from tests.support.netns import NetNamespace
 from tests.support.nftables_states import TABLE
-from tests.support.nftables_target import OpenTarget, keeping, many
+from tests.support.nftables_target import OpenTarget, keeping, many, noticed, settled
 from tests.support.poll import poll_async
 
 pytestmark = pytest.mark.kernel
-
-
-async def _noticed(
-    target: NftablesTarget, start: State, act: Callable[[NftablesTarget, list[Signal]], Awaitable[object]]
-) -> list[Signal]:
-    """Watch while something happens; gives the signals, which ``act`` sees as they come."""
-    await target.apply(target.diff(await target.read(), start))
-    seen: list[Signal] = []
-
-    async def watch() -> None:
-        async for signal in target.signals():
-            seen.append(signal)  # noqa: PERF401 - act looks at the list while it grows
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(watch())
-        await asyncio.sleep(0)
-        await act(target, seen)
-        task.cancel()
-    return seen
-
-
-async def _settled(namespace: NetNamespace, seen: list[Signal], count: int) -> None:
-    """Add a chain by hand and wait for that to be signal number ``count``: all that came before has been looked at."""
-    namespace.run("nft", "add", "chain", "ip", TABLE, "the-end")
-    await poll_async(lambda: len(seen) >= count)
-    assert seen[-1] == Drifted("chain the-end added or changed")
 
 
 FOREIGN = {
@@ -76,9 +49,9 @@ def test_a_foreign_change_is_noticed_and_healed(command: str, namespace: NetName
             assert plan
             await target.apply(plan)
             assert not target.diff(await target.read(), want)
-            await _settled(namespace, seen, 2)
+            await settled(namespace, seen, 2)
 
-        seen = await _noticed(open_target(namespace), want, act)
+        seen = await noticed(open_target(namespace), want, act)
         assert len(seen) == 2, seen
 
     asyncio.run(run())
@@ -138,12 +111,12 @@ def test_a_rule_that_was_replaced_is_healed(
             await target.apply(plan)
             assert namespace.run("nft", "list", "table", "ip", TABLE) == text
             assert not target.diff(await target.read(), want)
-            await _settled(namespace, seen, 2)
+            await settled(namespace, seen, 2)
 
         if memory == "read":
             writer = open_target(namespace)
             await writer.apply(writer.diff(await writer.read(), want))
-        seen = await _noticed(open_target(namespace), want, act)
+        seen = await noticed(open_target(namespace), want, act)
         assert len(seen) == 2, seen
 
     asyncio.run(run())
@@ -195,9 +168,9 @@ def test_own_changes_and_other_tables_are_not_drift(namespace: NetNamespace, ope
                 have = want
             namespace.run("nft", "add", "table", "ip", "another")
             namespace.run("nft", "add", "table", "ip6", TABLE)
-            await _settled(namespace, seen, 1)
+            await settled(namespace, seen, 1)
 
-        seen = await _noticed(open_target(namespace), keeping("10.0.0.0/8"), act)
+        seen = await noticed(open_target(namespace), keeping("10.0.0.0/8"), act)
         assert len(seen) == 1, seen
 
     asyncio.run(run())
@@ -211,7 +184,7 @@ def test_lost_notifications_count_as_drift(namespace: NetNamespace, open_target:
             namespace.run("nft", "-f", "-", text=other)
             await poll_async(lambda: seen)
 
-        seen = await _noticed(open_target(namespace, buffer_bytes=4096), keeping("10.0.0.0/8"), act)
+        seen = await noticed(open_target(namespace, buffer_bytes=4096), keeping("10.0.0.0/8"), act)
         assert seen == [Drifted("notifications were lost")]
 
     asyncio.run(run())
@@ -245,7 +218,7 @@ def test_another_table_that_changes_before_the_watch_is_not_ours(
         async with asyncio.TaskGroup() as group:
             task = group.create_task(watch())
             await asyncio.sleep(0)
-            await _settled(namespace, seen, 1)
+            await settled(namespace, seen, 1)
             task.cancel()
         assert seen == [Drifted("chain the-end added or changed")]
 

@@ -1,19 +1,23 @@
 """Targets and states for tests of one nftables table in the kernel.
 
-Here: a small state with a list, a large one, and the type of the fixture that opens targets. Not here: the fixtures
-(tests/kernel/conftest.py), random states (nftables_states.py).
+Here: a small state with a list, a large one, the type of the fixture that opens targets, and watching one. Not here:
+the fixtures (tests/kernel/conftest.py), random states (nftables_states.py).
 Invariant: every state here is of table TABLE, which only tests use.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from ipaddress import ip_network
 from typing import Protocol
 
+from podgate.joints import Drifted, Signal
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.state import MEMBER, SRCNAT, Chain, Hook, Rule, Set, State, address_interval, interval
 from tests.support.netns import NetNamespace
 from tests.support.nftables_states import TABLE
+from tests.support.poll import poll_async
 
 
 class OpenTarget(Protocol):
@@ -54,3 +58,29 @@ def many(count: int, start: int = 1 << 24) -> State:
     return State(
         "ip", TABLE, chains=state.chains, sets=state.sets, elements={"keep": Table.of((key, MEMBER) for key in keys)}
     )
+
+
+async def noticed(
+    target: NftablesTarget, start: State, act: Callable[[NftablesTarget, list[Signal]], Awaitable[object]]
+) -> list[Signal]:
+    """Watch while something happens; gives the signals, which ``act`` sees as they come."""
+    await target.apply(target.diff(await target.read(), start))
+    seen: list[Signal] = []
+
+    async def watch() -> None:
+        async for signal in target.signals():
+            seen.append(signal)  # noqa: PERF401 - act looks at the list while it grows
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(watch())
+        await asyncio.sleep(0)
+        await act(target, seen)
+        task.cancel()
+    return seen
+
+
+async def settled(namespace: NetNamespace, seen: list[Signal], count: int) -> None:
+    """Add a chain by hand and wait for that to be signal number ``count``: all that came before has been looked at."""
+    namespace.run("nft", "add", "chain", "ip", TABLE, "the-end")
+    await poll_async(lambda: len(seen) >= count)
+    assert seen[-1] == Drifted("chain the-end added or changed")
