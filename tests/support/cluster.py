@@ -278,10 +278,7 @@ class ControlPlane:
         self, method: str, path: str, body: Any = None, *, accept: str = "application/json"
     ) -> tuple[int, bytes]:
         """Send a request with a JSON body as the administrator: a second opinion, by none of podgate's code."""
-        context = ssl.create_default_context(cafile=str(self.folder / "pki" / "ca.crt"))
-        certificate, key = self._certificate("admin", "admin", ("system:masters",), "client")
-        context.load_cert_chain(certificate, key)
-        connection = HTTPSConnection("127.0.0.1", self.ports.api, timeout=10, context=context)
+        connection = self.connection()
         try:
             data = None if body is None else json.dumps(body)
             connection.request(method, path, data, {"Content-Type": "application/json", "Accept": accept})
@@ -291,6 +288,13 @@ class ControlPlane:
             return 0, str(error).encode()
         finally:
             connection.close()
+
+    def connection(self) -> HTTPSConnection:
+        """Give a connection to the API server as its administrator; whoever asked closes it."""
+        context = ssl.create_default_context(cafile=str(self.folder / "pki" / "ca.crt"))
+        certificate, key = self._certificate("admin", "admin", ("system:masters",), "client")
+        context.load_cert_chain(certificate, key)
+        return HTTPSConnection("127.0.0.1", self.ports.api, timeout=10, context=context)
 
 
 @contextmanager

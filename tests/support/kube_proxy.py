@@ -6,8 +6,10 @@ Invariant: it ends with the body, and with the thread that started it; nothing o
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -22,7 +24,7 @@ from tests.support.controlplane import build
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll
 
-HEALTH: Final = "10256"
+HEALTH: Final = 10256
 
 UNTOUCHED: Final = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
 """Connection tracking as it is: its limits cannot be written outside of the first network namespace."""
@@ -85,7 +87,7 @@ def kube_proxy(node: NetNamespace, config: Mapping[str, Any], folder: Path) -> I
         )  # fmt: skip
     try:
         poll(lambda: process.poll() is not None or _healthy(node))
-        assert process.poll() is None, log.read_text()
+        assert process.poll() is None, "\n".join(log.read_text().splitlines()[-12:])
         yield log
     finally:
         process.kill()
@@ -93,7 +95,11 @@ def kube_proxy(node: NetNamespace, config: Mapping[str, Any], folder: Path) -> I
 
 
 def _healthy(node: NetNamespace) -> bool:
-    return node.run("curl", "-sm2", "-o", "/dev/null", "-w", "%{http_code}", _PAGE, check=False) == "200"
-
-
-_PAGE: Final = f"http://127.0.0.1:{HEALTH}/healthz"
+    with inside_network(node.descriptor):
+        asking = socket.socket()
+    with asking, contextlib.suppress(OSError):
+        asking.settimeout(2.0)
+        asking.connect(("127.0.0.1", HEALTH))
+        asking.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        return b" 200 " in asking.recv(100)
+    return False

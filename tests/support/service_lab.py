@@ -26,9 +26,9 @@ from tests.support.netns import NetNamespace
 
 Protocol = Literal["tcp", "udp"]
 
-_FIRST_PORT: Final = 10_000
+_FIRST_PORT: Final = 11_000
 _LAST_PORT: Final = 29_999
-"""Source ports: below the node ports, which a node's own probes must not take."""
+"""Source ports: between those of a proxy's pages and the node ports, which a node's own probes must not take."""
 
 _AGAIN: Final = 0.5
 """Seconds until an unanswered datagram is sent again: a new device may lose its first ones."""
@@ -76,6 +76,9 @@ def _family(address: str) -> socket.AddressFamily:
     return socket.AF_INET if ip_address(address).version == 4 else socket.AF_INET6
 
 
+_FREE_BIND: Final = {socket.AF_INET: (socket.IPPROTO_IP, 15), socket.AF_INET6: (socket.IPPROTO_IPV6, 78)}
+"""IP_FREEBIND and IPV6_FREEBIND, from linux/in.h and linux/in6.h: bind an address that no device has."""
+
 _KINDS: Final = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 
@@ -94,6 +97,8 @@ class Servers:
         with inside_network(namespace):
             listening = socket.socket(_family(address), _KINDS[protocol])
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # A namespace may be a whole range by a route alone, as node-3 of service_flows.py.
+        listening.setsockopt(*_FREE_BIND[listening.family], 1)
         listening.setblocking(False)
         listening.bind((address, port))
         if protocol == "tcp":
@@ -199,6 +204,7 @@ class ServiceLab:
         self.descriptors: Mapping[str, int] = {name: box.network for name, box in wire.sandboxes.items()}
         self.servers = servers
         self._ports = itertools.cycle(range(_FIRST_PORT, _LAST_PORT))
+        self._served: set[tuple[str, str, str, int]] = set()
 
     def run(self, namespace: str, *command: str, text: str = "") -> str:
         """Run a command in a namespace."""
@@ -209,6 +215,12 @@ class ServiceLab:
         found = NetNamespace.__new__(NetNamespace)
         found.descriptor = self.descriptors[name]
         return found
+
+    def serve_once(self, place: str, address: str, protocol: Protocol, port: int) -> None:
+        """Serve at an address of a namespace, unless somebody does so already."""
+        if (place, address, protocol, port) not in self._served:
+            self._served.add((place, address, protocol, port))
+            self.servers.listen(self.descriptors[place], address, protocol, port)
 
     def ask(self, probes: Sequence[Probe], seconds: float) -> list[Seen]:
         """Send all probes at once, and give what came of each within that time."""
@@ -240,14 +252,14 @@ class ServiceLab:
 def service_lab(
     topology: Topology,
     endpoints: Iterable[tuple[str, str, Protocol, int]],
-    more: Mapping[str, Sequence[str]] | None = None,
+    more: Mapping[tuple[str, int], Sequence[str]] | None = None,
 ) -> Iterator[ServiceLab]:
     """Make the network and its servers for the body.
 
     Args:
         topology: nodes, Pods and outside hosts.
         endpoints: namespace, address, protocol and port of each server.
-        more: further lines of ``ip -batch`` by namespace.
+        more: further lines of ``ip -batch``, by namespace and version of IP.
     """
     warnings: list[str] = []
     wire = Wire(warnings.append)
@@ -263,8 +275,8 @@ def service_lab(
         servers = Servers()
         stack.callback(servers.close)
         lab = ServiceLab(wire, servers)
-        for name, lines in (more or {}).items():
-            lab.run(name, "ip", "-batch", "-", text="\n".join(lines) + "\n")
+        for (name, version), lines in (more or {}).items():
+            lab.run(name, "ip", f"-{version}", "-batch", "-", text="\n".join(lines) + "\n")
         for place, address, protocol, port in endpoints:
-            servers.listen(lab.descriptors[place], address, protocol, port)
+            lab.serve_once(place, address, protocol, port)
         yield lab

@@ -1,0 +1,139 @@
+"""The real kube-proxy as the oracle: what podgate expects of packets is what kube-proxy does with them.
+
+Here: the flows of tests/features/services/flows through kube-proxy. Not here: podgate (tests/agent).
+Invariant: whatever it does differently has its reason in docs/critiques/kube-proxy.md and stands in ``EXPLAINED``.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from podgate.lab.kinds import Object
+from tests.features.services.flows import read_scenarios
+from tests.support.cluster import ControlPlane
+from tests.support.kube_proxy import configuration, kube_proxy, relay
+from tests.support.service_flows import NODES, THIS, NotTakenError, differences, flow_lab, node_objects
+from tests.support.service_lab import ServiceLab
+
+pytestmark = [pytest.mark.slow, pytest.mark.kernel]
+
+REFUSED: Final = {
+    "endpoints: several slices, with several port numbers",
+    "no_endpoints: Services that no proxy is for",
+}
+"""Scenarios with objects that an API server refuses; podgate may get them from files."""
+
+_CONTESTED: Final = {
+    "external_ips: nobody takes over a cluster IP by an external IP": "the one that comes first in a map without order",
+    "endpoints: one address twice": "a slice that says terminating never wins against one that does not",
+}
+EXPLAINED: Final[dict[str, dict[str, str]]] = {
+    "nftables": _CONTESTED,
+    "iptables": {
+        **_CONTESTED,
+        "no_endpoints: a port that no Service has, and an address that no Service has": "iptables knows no ranges",
+    },
+}
+"""By mode: the scenarios in which it does something else, with why; docs/critiques/kube-proxy.md says more."""
+
+_MISSING, _CONFLICT, _INVALID = 404, 409, 422
+_WORDS: Final = {"all": ("0.0.0.0/0", "::/0")}
+"""Words of podgate that 1.36 has none for (KEP-6032)."""
+
+_PATHS: Final = {"Service": "/api/v1/namespaces/{}/services", "EndpointSlice": (
+    "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"
+)}  # fmt: skip
+
+
+class Oracle:
+    """kube-proxy on node-1, fed by an API server."""
+
+    def __init__(self, plane: ControlPlane, lab: ServiceLab, mode: str, folder: Path) -> None:
+        self._plane, self._lab, self._mode, self._folder = plane, lab, mode, folder
+        self._connection = plane.connection()
+        self._there: list[str] = []
+
+    @contextmanager
+    def running(self, settings: Mapping[str, Any], zone: str) -> Iterator[None]:
+        for node in node_objects(zone):
+            self._write(node)
+        node_1 = self._lab.namespace(THIS)
+        config = configuration(NODES[0], self._mode, self._plane.kubeconfig, **_fields(settings, self._mode))
+        with kube_proxy(node_1, config, self._folder):
+            yield
+
+    def replace(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        for path in self._there:
+            self._ask("DELETE", path)
+        self._there = []
+        for namespace in {obj["metadata"].get("namespace", "default") for obj in objects}:
+            self._ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}, _CONFLICT)
+        for obj in objects:
+            path = _PATHS[obj["kind"]].format(obj["metadata"].get("namespace", "default"))
+            made = self._ask("POST", path, {key: value for key, value in obj.items() if key != "status"})
+            self._there.append(f"{path}/{obj['metadata']['name']}")
+            if "status" in obj:
+                self._ask("PUT", f"{self._there[-1]}/status", {**made, "status": obj["status"]})
+
+    def _write(self, node: Object) -> None:
+        name = node["metadata"]["name"]
+        self._ask("DELETE", f"/api/v1/nodes/{name}", None, _MISSING)
+        self._ask("POST", "/api/v1/nodes", node)
+
+    def _ask(self, verb: str, path: str, body: Any = None, *fine: int) -> Any:
+        data = None if body is None else json.dumps(body)
+        self._connection.request(verb, path, data, {"Content-Type": "application/json"})
+        response = self._connection.getresponse()
+        answer = json.loads(response.read())
+        if response.status == _INVALID:
+            raise NotTakenError(f"refused: {answer['message']}")
+        assert response.status in (200, 201, *fine), f"{verb} {path}: {answer}"
+        return answer
+
+    def clean(self) -> None:
+        """Take away what is in the API."""
+        self.replace(())
+        for name in NODES:
+            self._ask("DELETE", f"/api/v1/nodes/{name}", None, _MISSING)
+        self._connection.close()
+
+
+def _fields(settings: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Give the fields of a KubeProxyConfiguration that stand for settings."""
+    given = dict(settings)
+    rules = {"masqueradeAll": given.pop("masquerade_all", False), "masqueradeBit": given.pop("masquerade_bit", 14)}
+    local = {
+        "bridgeInterface": given.pop("pod_bridge_interface", ""),
+        "interfaceNamePrefix": given.pop("pod_interface_name_prefix", ""),
+    }
+    fields = {
+        # Node ports on loopback are an option of their own here (nodeport_addresses: localhost).
+        mode: {**rules, **({"localhostNodePorts": False} if mode == "iptables" else {})},
+        "detectLocal": local,
+        "detectLocalMode": given.pop("detect_local_mode", "ClusterCIDR"),
+        "clusterCIDR": given.pop("cluster_cidr", ""),
+        "nodePortAddresses": [
+            each for word in given.pop("nodeport_addresses", "primary").split(",") for each in _WORDS.get(word, (word,))
+        ],
+    }
+    if "external_ips" in given:
+        fields["featureGates"] = {"AllowServiceExternalIPs": given.pop("external_ips")}
+    assert given == {}, "say what this option is in kube-proxy's configuration"
+    return fields
+
+
+@pytest.mark.parametrize("mode", ["nftables", "iptables"])
+def test_kube_proxy_does_what_is_expected(plane: ControlPlane, mode: str, tmp_path: Path) -> None:
+    with flow_lab() as lab, relay(plane, lab.namespace(THIS)):
+        oracle = Oracle(plane, lab, mode, tmp_path)
+        try:
+            found = differences(lab, oracle, read_scenarios())
+        finally:
+            oracle.clean()
+    left = {name: faults for name, faults in found.items() if name not in REFUSED | EXPLAINED[mode].keys()}
+    assert left == {}
+    assert {name for name, faults in found.items() if faults[0].startswith("refused: ")} == REFUSED
