@@ -1,9 +1,10 @@
-"""``./dev bench metadata [PART…] [--quick] [--python PATH]``: the metadata proxy against nginx, on one core each.
+"""``./dev bench metadata [PART…] [--quick] [--python PATH]``: the metadata proxy beside nginx and Go, on one core each.
 
 Here: the command line and the table. Not here: the figures (figures/proxying.py).
 Invariant: nothing is left behind: the namespace has no name and goes with this process, folders are temporary.
 
-It needs nginx and wrk (Debian: nginx-light, wrk). Without uvloop in the interpreter, asyncio's own loop is measured.
+It needs nginx and wrk (Debian: nginx-light, wrk); Go and cgroups are used where they are. Without uvloop in the
+interpreter, asyncio's own loop is measured.
 """
 
 import argparse
@@ -12,7 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.figures.proxying import PARTS, bench_in
+from benchmarks.figures.proxies import bench_in
+from benchmarks.figures.proxying import PARTS
 from benchmarks.support import Row, cpus, machine, pinned, say, table
 
 
