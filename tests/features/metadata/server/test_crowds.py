@@ -138,7 +138,7 @@ def test_as_many_give_way_at_once_as_are_too_many(tmp_path: Path) -> None:
             idle = await crowd(world, 200)
             await poll_async(lambda: world.proxy.refresh().clients == 200)
             world.proxy.time = lambda: time.monotonic() + 1.0  # later, nobody is between two requests
-            (tmp_path / "memory.current").write_text(f"{(10 << 20) * 85 // 100 + 100 * 4096}\n")
+            (tmp_path / "memory.current").write_text(f"{(10 << 20) * 87 // 100 + 100 * 5120}\n")
             assert await poll_async(lambda: world.proxy.counts.shed["memory"]) in (99, 100)
             leave(idle)
 

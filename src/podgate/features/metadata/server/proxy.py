@@ -36,7 +36,7 @@ from podgate.targets.cell.apply import Cell
 _SWEEP: Final = 0.5
 """Seconds between two looks at all deadlines, while there are connections."""
 
-_PRESSURE: Final = 0.85
+_PRESSURE: Final = 0.87
 """The part of the memory limit from which on idle connections are given up. Of 25 MiB it leaves what 200 requests need
 that come at once."""
 
@@ -46,11 +46,14 @@ _LAST: Final = 0.9
 _UNUSED: Final = 0.25
 """Seconds after which a connection is not between two requests but idle."""
 
+_SETTLING: Final = 0.1
+"""Seconds until what was given up is missing in what the kernel counts."""
+
 _CROWD: Final = 32
 """New connections after which memory is looked at without waiting for the next sweep."""
 
-_FREED: Final = 4096
-"""Bytes that go back to the kernel with an idle connection; what Python frees, it keeps for the next one."""
+_FREED: Final = 5 * 1024
+"""Bytes that an idle connection costs, two thirds of them in the kernel."""
 
 _SHED_SHARE: Final = 20
 """One in so many connections is given up at a time, so that looking for the idlest costs little per connection."""
@@ -129,6 +132,7 @@ class Proxy:
         self._sources: Counter[str] = Counter()
         self._most = setup.limits.connections
         self._newcomers = 0
+        self._relieved = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_empty = asyncio.Event()
 
@@ -280,11 +284,13 @@ class Proxy:
     def _relieve(self) -> None:
         """Give up what there is not memory enough for: connections that nobody uses; near the limit, long polls."""
         self._newcomers = 0
+        now = self.time()
         share = self._memory.share() if len(self._clients) > _FEW else 0.0
-        if share <= _PRESSURE:
+        if share <= _PRESSURE or (share < _LAST and now - self._relieved < _SETTLING):
             return
+        self._relieved = now
         excess = int((share - _PRESSURE) * self._memory.limit)
-        latest = self.time() - (_UNUSED if share < _LAST else 0.0)
+        latest = now - (_UNUSED if share < _LAST else 0.0)
         unused = [each for each in self._clients if each.is_idle() and each.since < latest]
         count = max(excess // _FREED, len(self._clients) // _SHED_SHARE)
         if not self._give_up(unused, min(count, len(self._clients) - _FEW), "memory") and share > _LAST:

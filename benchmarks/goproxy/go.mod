@@ -1,0 +1,3 @@
+module podgate.dev/benchmarks/goproxy
+
+go 1.21
