@@ -25,7 +25,7 @@ from tests.support.cases import Case, read_cases
 from tests.support.service_inputs import inputs_of, node_object
 
 CASES = read_cases(*sorted((Path(__file__).parent / "cases").glob("*.case")))
-EXPECTED = ("ports", "node", "health", "problems", "unknown", "explain", "check")
+EXPECTED = ("ports", "node", "health", "problems", "unknown", "degraded", "explain", "check")
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -52,8 +52,10 @@ def actual(compiled: Compiled[Intent], inputs: Inputs, settings: Settings, name:
             found = [problem for ref in sorted(compiled.problems) for problem in compiled.problems[ref]]
             return [printed(problem) for problem in found] or ["none"]
         case "unknown":
-            assert intent.unknown == compiled.degraded
+            assert compiled.holds is bool(intent.unknown)
             return [intent.unknown] if intent.unknown else ["nothing"]
+        case "degraded":
+            return [compiled.degraded]
         case "check":
             return [printed(problem) for problem in check(intent, inputs, settings)] or ["nothing"]
     return [f"{question} -> {answered(question, compiled, inputs)}" for question in questions(lines)]

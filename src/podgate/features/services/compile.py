@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 from podgate.features.services.claims import Contests
 from podgate.features.services.endpoints import Here
 from podgate.features.services.intent import FAMILIES, FamilyIntent, HealthCheck, Intent, NodeWide, ServicePort
-from podgate.features.services.node import here_of, is_eligible, node_problems, node_wide, service_ranges
+from podgate.features.services.node import here_of, is_eligible, no_pod_range, node_problems, node_wide, service_ranges
 from podgate.features.services.place import Placed, place
 from podgate.features.services.ports import ServiceFacts, read_service
 from podgate.features.services.settings import Settings
@@ -118,7 +118,7 @@ class Compiler(Generic[StatesT]):
         return Compiled(
             states=self._states(intent),
             problems=self._problems(own, self._of_services(facts), self._of_slices(slices)),
-            degraded=unknown,
+            degraded=unknown or no_pod_range(self._settings, node),
             holds=bool(unknown),
         )
 

@@ -73,8 +73,11 @@ def explain(intent: Intent, inputs: Inputs, here: Here, destination: Destination
         who: ``[NS/]POD``, ``node`` or an address; None for a Pod of this node.
 
     Raises:
-        QuestionError: nobody knows who that is, or it has no address of the destination's family.
+        QuestionError: nobody knows who that is, or it has no address of the destination's family; or Services are not
+            known.
     """
+    if intent.unknown:
+        raise QuestionError(intent.unknown)
     family = family_of(destination.address)
     part = intent.of(family)
     if part is None:

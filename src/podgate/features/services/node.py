@@ -137,12 +137,19 @@ def node_problems(name: str, settings: Settings, node: Node | None) -> tuple[Pro
     if node is None:
         message = "there is no such Node, so no endpoint is on this node: give this node's name with --node-name"
         return (Problem(ref, "warning", "UnknownNode", "", message),)
-    if settings.detect_local_mode == "NodeCIDR" and not node.pod_ranges:
+    if no_pod_range(settings, node):
         message = (
             "no Pod range is known, so Pods' traffic is not told from other traffic (--detect-local-mode NodeCIDR)"
         )
         return (Problem(ref, "warning", "NoPodRange", "spec.podCIDRs", message),)
     return ()
+
+
+def no_pod_range(settings: Settings, node: Node | None) -> str:
+    """Say that this node waits for its Pod range; empty where it has one, or needs none."""
+    if settings.detect_local_mode != "NodeCIDR" or node is None or node.pod_ranges:
+        return ""
+    return f"Node/{node.metadata.name} has no Pod range yet, which --detect-local-mode NodeCIDR asks for"
 
 
 def service_ranges(ref: ObjectRef, found: ServiceCIDR) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
