@@ -42,6 +42,12 @@ SERVERS: Final = {
 LOADING: Final = 20_000
 """Objects that are made between two looks for garbage while modules are loaded; usually it is 700."""
 
+BESIDE: Final = {
+    ("metadata", "watch"): "podgate.features.metadata.watcher.feature",
+    ("metadata", "untaint"): "podgate.features.metadata.untaint.feature",
+}
+"""Agents beside a feature's own: feature and verb to the module that declares it, and its summary."""
+
 VERBS: Final = {
     "run": "keep this node as the configuration says, until stopped",
     "render": "print the desired state, from files, without privileges",
@@ -94,8 +100,8 @@ def _main(words: Sequence[str]) -> int:
         return _kube_up(words[2:])
     if words[:2] == ["metadata", "doctor"]:
         return _doctor(words[2:])
-    if words[:2] == ["metadata", "watch"]:
-        return _watch(words[2:])
+    if tuple(words[:2]) in BESIDE:
+        return _run_beside(words[0], words[1], words[2:])
     if len(words) > 1 and words[1] == "run" and words[0] in SERVERS and not {"-h", "--help"} & set(words):
         return _serve(words[0], words[2:])
     parser, chosen = _parser(words)
@@ -171,15 +177,15 @@ def _doctor(words: Sequence[str]) -> int:
     return code
 
 
-def _watch(words: Sequence[str]) -> int:
-    """Follow objects for the metadata proxy: a verb that one feature alone has."""
+def _run_beside(feature: str, verb: str, words: Sequence[str]) -> int:
+    """Run an agent of a feature that is not the feature's own ``run``, and that one feature alone has."""
     from podgate import verbs  # noqa: PLC0415 - as above
-    from podgate.features.metadata.watcher import feature  # noqa: PLC0415 - as above
-    from podgate.features.metadata.watcher.settings import WatchSettings  # noqa: PLC0415 - as above
 
-    parser = Parser(prog="podgate metadata watch", description=feature.SUMMARY, allow_abbrev=False)
-    settings, _ = _settings(parser, WatchSettings, options_of(WatchSettings), words)
-    return verbs.run(parser.prog, feature.FEATURE, settings, os.environ)
+    module = importlib.import_module(BESIDE[feature, verb])
+    agent: verbs.AnyAgent = module.FEATURE
+    parser = Parser(prog=f"podgate {feature} {verb}", description=module.SUMMARY, allow_abbrev=False)
+    settings, _ = _settings(parser, agent.settings, options_of(agent.settings), words)
+    return verbs.run(parser.prog, agent, settings, os.environ)
 
 
 def _kube_up(words: Sequence[str]) -> int:

@@ -268,8 +268,8 @@ def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
 
 
 def _telling(agent: AnyAgent, settings: Any, found: Origin, environ: Mapping[str, str]) -> "Telling | None":
-    """Give what is told in the API that objects come from; None where they come from files, or for one pass alone."""
-    if not isinstance(found, Api) or settings.once:
+    """Give what is told in the API that objects come from; None where that is files, or it tells nothing."""
+    if not isinstance(found, Api) or settings.once or not getattr(agent, "reports", True):
         return None
     from podgate.telling import telling  # noqa: PLC0415 - an agent without an API never loads what one needs
 

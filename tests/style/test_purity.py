@@ -16,7 +16,7 @@ import pytest
 
 from tests.style.reading import ROOT, name, python_files, tree
 
-IMPURE_FEATURE_FILES = {"feature", "server", "watcher", "dropin"}
+IMPURE_FEATURE_FILES = {"feature", "server", "watcher", "untaint", "dropin"}
 PURE_TARGET_FILES = {"state", "render", "diff"}
 PURE_LAB = {"network", "rootfs", "pods", "controllers"}
 # Not pathlib, whose PurePath does nothing: a call of Path is found below.

@@ -1,0 +1,76 @@
+"""compile: Nodes and the proxies' Pods to the Nodes that are to be freed of the taint. Pure.
+
+Here: who is ready, and what to remove from which Node. Not here: removing it (targets/kubernetes/untainting.py).
+Invariant: a Node is freed only while its own proxy is ready; a Pod that is going counts for nothing.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from podgate.joints import Compiled, Inputs
+from podgate.model.frozen import Frozen
+from podgate.model.kinds.meta import ApiStruct, ObjectMeta
+from podgate.model.kinds.nodes import NODE
+from podgate.model.problems import problems_by_object
+from podgate.model.snapshot import Kind
+from podgate.targets.kubernetes.taints import Tainted, Taints
+
+
+class Condition(ApiStruct, frozen=True, rename="camel", gc=False):
+    """One of a Pod's conditions."""
+
+    type: str = ""
+    status: str = ""
+
+
+class ProxySpec(ApiStruct, frozen=True, rename="camel", gc=False):
+    """Where it runs."""
+
+    node_name: str = ""
+
+
+class ProxyStatus(ApiStruct, frozen=True, rename="camel", gc=False):
+    """How it fares."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class ProxyPod(ApiStruct, frozen=True, rename="camel", gc=False):
+    """A Pod, as far as it is looked at here: all nodes' proxies are, so it is little."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ProxySpec = ProxySpec()
+    status: ProxyStatus = ProxyStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it serves, and goes on serving."""
+        ready = any((each.type, each.status) == ("Ready", "True") for each in self.status.conditions)
+        return ready and self.metadata.deletion_timestamp is None
+
+
+PROXY: Final[Kind[ProxyPod]] = Kind(
+    group="", version="v1", kind="Pod", plural="pods", namespaced=True, decodes_to=ProxyPod
+)
+
+
+class States(Frozen, frozen=True):
+    """Whose taint is to go, and how many Nodes have it."""
+
+    free: Taints
+    tainted: int = 0
+
+
+def compile_untaint(key: str, inputs: Inputs) -> Compiled[States]:
+    """Compile the newest inputs."""
+    ready = {pod.spec.node_name for pod in inputs.objects.objects(PROXY).values() if pod.is_ready}
+    tainted = frozenset(_tainted(key, inputs))
+    free = Taints(frozenset(each for each in tainted if each.node in ready))
+    return Compiled(States(free, len(tainted)), problems_by_object(inputs.objects.faults))
+
+
+def _tainted(key: str, inputs: Inputs) -> Iterator[Tainted]:
+    for ref, node in inputs.objects.objects(NODE).items():
+        places = tuple(index for index, taint in enumerate(node.spec.taints) if taint.key == key)
+        if places:
+            yield Tainted(ref.name, node.metadata.uid, key, places)

@@ -1,0 +1,45 @@
+"""settings: the options of ``podgate metadata untaint``.
+
+Here: the fields, whose annotations are the flags' help. Not here: the proxy's options (metadata/settings.py).
+Invariant: objects come from an API alone, since a Node's taints are there.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from podgate.model.frozen import Frozen
+from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
+from podgate.observe.listen import parse_listen
+
+
+class UntaintSettings(Frozen, frozen=True):
+    """Whose taint is taken away, and once what is ready."""
+
+    kubeconfig: Annotated[str | None, KUBECONFIG] = None
+    context: Annotated[str | None, CONTEXT] = None
+    taint: Annotated[str, Option("the key of the taint", metavar="KEY")] = "podgate.dev/metadata-not-ready"
+    namespace: Annotated[str, Option("where the proxies' Pods are", metavar="NS")] = "kube-system"
+    selector: Annotated[str, Option("which Pods they are", metavar="LABELS")] = "k8s-app=metadata-proxy"
+    metrics_addr: Annotated[
+        str, Option("where /metrics, /healthz and /readyz are served; empty for nowhere", metavar="ADDR:PORT")
+    ] = "127.0.0.1:10352"
+
+    # What the composition root asks every agent's settings for, and what is always the same here.
+    source: ClassVar[None] = None
+    node_name: ClassVar[None] = None
+    health_addr: ClassVar[str] = ""
+    state_dir: ClassVar[str] = ""
+    once: ClassVar[bool] = False
+    clean_on_exit: ClassVar[bool] = False
+
+    def mistakes(self) -> Iterator[str]:
+        """Give what the types cannot say."""
+        yield from kube_mistakes(self.kubeconfig, self.context)
+        for flag, value in (("--taint", self.taint), ("--namespace", self.namespace), ("--selector", self.selector)):
+            if not value:
+                yield f"{flag} is empty: give a value, or leave the flag out"
+        if self.metrics_addr:
+            try:
+                parse_listen(self.metrics_addr)
+            except ValueError as error:
+                yield f"--metrics-addr {error}"

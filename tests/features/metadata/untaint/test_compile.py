@@ -1,0 +1,57 @@
+"""Which Nodes are freed: those with the taint whose own proxy is ready."""
+
+from typing import Any
+
+import pytest
+
+from podgate.features.metadata.untaint.compile import (
+    PROXY,
+    Condition,
+    ProxyPod,
+    ProxySpec,
+    ProxyStatus,
+    compile_untaint,
+)
+from podgate.joints import Inputs
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.meta import ObjectMeta
+from podgate.model.kinds.nodes import NODE, Node, NodeSpec, Taint
+from podgate.model.snapshot import Listed, Snapshot
+from podgate.model.table import Table
+from podgate.targets.kubernetes.taints import Tainted
+
+KEY = "podgate.dev/metadata-not-ready"
+READY, NOT_READY = ProxyStatus((Condition("Ready", "True"),)), ProxyStatus((Condition("Ready", "False"),))
+
+
+def node(*keys: str) -> Node:
+    return Node(ObjectMeta(uid="u"), NodeSpec(taints=tuple(map(Taint, keys))))
+
+
+def proxy(on: str, status: ProxyStatus = READY, *, going: str | None = None) -> ProxyPod:
+    return ProxyPod(ObjectMeta(deletion_timestamp=going), ProxySpec(on), status)
+
+
+@pytest.mark.parametrize(
+    ("taints", "pods", "places"),
+    [
+        ((KEY,), [proxy("n")], (0,)),
+        (("other", KEY), [proxy("n")], (1,)),
+        ((KEY, "other", KEY), [proxy("n")], (0, 2)),
+        ((), [proxy("n")], None),
+        ((KEY,), [], None),
+        ((KEY,), [proxy("m")], None),
+        ((KEY,), [proxy("n", NOT_READY)], None),
+        ((KEY,), [proxy("n", going="2026-01-01T00:00:00Z")], None),
+        ((KEY,), [proxy("n", going="2026-01-01T00:00:00Z"), proxy("n")], (0,)),
+    ],
+)
+def test_a_node_is_freed_when_its_own_proxy_is_ready(
+    taints: tuple[str, ...], pods: list[ProxyPod], places: tuple[int, ...] | None
+) -> None:
+    listed = {ObjectRef("Pod", f"p{index}", "kube-system"): pod for index, pod in enumerate(pods)}
+    nodes = {ObjectRef("Node", "n"): node(*taints)}
+    kinds: dict[str, Any] = {PROXY.kind: Listed(Table.of(listed)), NODE.kind: Listed(Table.of(nodes))}
+    states = compile_untaint(KEY, Inputs(Snapshot(kinds))).states
+    assert states.free.nodes == (frozenset() if places is None else {Tainted("n", "u", KEY, places)})
+    assert states.tainted == (KEY in taints)
