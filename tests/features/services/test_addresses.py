@@ -14,6 +14,7 @@ from podgate.features.services.addresses import (
     has_leading_zeros,
     merged,
     packed,
+    range_text,
     span,
     with_port,
     within,
@@ -78,6 +79,7 @@ def test_ranges(text: str, network: str | None) -> None:
     expected = None if network is None else ip_network(network)
     found = span(text)
     assert found == (None if expected is None else (expected[0].packed, expected[-1].packed))
+    assert range_text(text) == network
 
 
 def test_endpoints_are_shown_with_their_port() -> None:

@@ -73,6 +73,12 @@ def span(text: str) -> Span | None:
     return low.to_bytes(len(first)), (low | mask).to_bytes(len(first))
 
 
+def range_text(text: str) -> str | None:
+    """Give a range in its own form, without host bits or leading zeros; None for a text that is no range."""
+    given = span(text)
+    return None if given is None else f"{address_text(given[0])}/{int(text.rpartition('/')[2])}"
+
+
 def within(address: bytes, spans: tuple[Span, ...]) -> bool:
     """Say whether an address lies in one of some ranges; one of the other family never does."""
     return any(len(first) == len(address) and first <= address <= last for first, last in spans)

@@ -8,7 +8,7 @@ costs nothing.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from podgate.features.services.addresses import Span, address_text, family_of, packed, span, within
+from podgate.features.services.addresses import Span, family_of, packed, range_text, span, within
 from podgate.features.services.endpoints import Here
 from podgate.features.services.intent import FAMILIES, LocalTraffic, NodeWide
 from podgate.features.services.settings import ALL, LOCALHOST, PRIMARY, Settings
@@ -89,9 +89,15 @@ def node_wide(
         settings.masquerade_all,
         1 << settings.masquerade_bit,
         _node_port_ips(family, settings.nodeport_words, node, machine),
-        tuple(sorted(text for text in service_ranges if (given := span(text)) and family_of(given[0]) == family)),
+        _of_family(family, service_ranges),
         localhost=LOCALHOST in settings.nodeport_words,
     )
+
+
+def _of_family(family: Family, ranges: Iterable[str]) -> tuple[str, ...]:
+    """Give the ranges of a family in their own form, sorted; what is no range is left out."""
+    texts = {text for each in ranges if (text := range_text(each)) is not None}
+    return tuple(sorted(text for text in texts if (":" in text) is (family == "ip6")))
 
 
 def _local_traffic(family: Family, settings: Settings, node: Node | None) -> LocalTraffic:
@@ -105,7 +111,7 @@ def _local_traffic(family: Family, settings: Settings, node: Node | None) -> Loc
             ranges = () if node is None else node.pod_ranges
         case "ClusterCIDR":
             pass
-    return LocalTraffic(tuple(text for text in ranges if (given := span(text)) and family_of(given[0]) == family))
+    return LocalTraffic(_of_family(family, ranges))
 
 
 def _node_port_ips(
@@ -142,7 +148,17 @@ def node_problems(name: str, settings: Settings, node: Node | None) -> tuple[Pro
             "no Pod range is known, so Pods' traffic is not told from other traffic (--detect-local-mode NodeCIDR)"
         )
         return (Problem(ref, "warning", "NoPodRange", "spec.podCIDRs", message),)
-    return ()
+    if settings.detect_local_mode != "NodeCIDR":
+        return ()
+    return tuple(
+        _bad_range(ref, f"spec.podCIDRs[{index}]", text, "10.244.1.0/24")
+        for index, text in enumerate(node.pod_ranges)
+        if span(text) is None
+    )
+
+
+def _bad_range(ref: ObjectRef, field: str, text: str, example: str) -> Problem:
+    return Problem(ref, "error", "BadRange", field, f'"{text}" is no range, and is not used: write it as {example}')
 
 
 def no_pod_range(settings: Settings, node: Node | None) -> str:
@@ -157,10 +173,9 @@ def service_ranges(ref: ObjectRef, found: ServiceCIDR) -> tuple[tuple[str, ...],
     ranges: list[str] = []
     problems: list[Problem] = []
     for index, text in enumerate(found.spec.cidrs):
-        given = span(text)
+        given = range_text(text)
         if given is None:
-            message = f'"{text}" is no range, and is not used: write it as 10.96.0.0/16'
-            problems.append(Problem(ref, "error", "BadRange", f"spec.cidrs[{index}]", message))
+            problems.append(_bad_range(ref, f"spec.cidrs[{index}]", text, "10.96.0.0/16"))
         else:
-            ranges.append(f"{address_text(given[0])}/{text.rpartition('/')[2]}")
+            ranges.append(given)
     return tuple(ranges), tuple(problems)
