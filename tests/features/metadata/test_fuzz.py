@@ -7,7 +7,9 @@ from tests.fuzz import metadata_filter
 
 
 def test_a_short_search_finds_nothing_and_reaches_much() -> None:
-    assert metadata_filter.search(1_500, seed=1) > 100
+    kinds, places = metadata_filter.search(1_500, seed=1)
+    assert kinds > 100
+    assert places > 100
 
 
 def test_a_weaker_filter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,13 +24,13 @@ _AS_SLASH: Final = str.maketrans(_DELIMITERS, "/" * len(_DELIMITERS))
 
 
 def readings(path: str) -> tuple[str, ...]:
-    """Give a path as it is, and as servers would read it that take other delimiters for separators, too.
+    """Give a path as it is, and as servers would read it that take other delimiters for separators or trim dots, too.
 
-    Denials look at all of them: ``kube-env,x`` and ``attributes:kube-env`` name nothing else that anybody asks for.
+    Denials look at all: ``kube-env,x``, ``attributes:kube-env`` and ``.kube-env`` name nothing that anybody asks for.
     """
     other = path.translate(_AS_SLASH)
     if other == path:
-        return (path,)
+        return (path, _joined(path.split("/"))) if "/." in path else (path,)
     ends = [
         part for segment in path.split("/") if (parts := segment.translate(_AS_SLASH).split("/")) for part in parts[-1:]
     ]
@@ -38,7 +38,7 @@ def readings(path: str) -> tuple[str, ...]:
 
 
 def _joined(segments: Iterable[str]) -> str:
-    return "/" + "/".join(segment for segment in segments if segment)
+    return "/" + "/".join(plain for segment in segments if (plain := segment.lstrip(".")))
 
 
 def _by_path(profile: Profile, entries: Iterable[At], opened: Collection[Switch]) -> Globs[tuple[str, ...]]:
