@@ -250,6 +250,27 @@ def test_with_iptables_the_boot_scripts_rules_stay_as_they_are_and_outlive_the_p
 
 
 @pytest.mark.slow
+def test_with_iptables_the_rule_against_forged_packets_is_there_once_too_and_stays(
+    lab: PacketLab, tmp_path: Path
+) -> None:
+    def dropping() -> list[str]:
+        return [line for line in lab.node.run("iptables-nft-save", "-t", "mangle").splitlines() if "-j DROP" in line]
+
+    rule = [f"-A OUTPUT -s {CLOUD}/32 -j DROP"]
+    with proxy(lab.node, tmp_path / "log", "--backend", "iptables"):
+        poll(lambda: is_served(lab) and dropping() == rule, 20)
+        lab.node.run("iptables-nft", "-w", "-t", "mangle", "-F", "OUTPUT")
+        poll(lambda: dropping() == rule, 20)
+        lab.node.run(
+            "iptables-nft", "-w", "-t", "mangle", "-I", "OUTPUT", "-s", CLOUD, "-j", "DROP"
+        )  # the script again
+        poll(lambda: dropping() == rule, 20)
+        assert metadata(lab, "plan", "--backend", "iptables").code == 0
+    assert podgate("metadata", "clean", "--backend", "iptables", namespace=lab.node).code == 0
+    assert dropping() == rule
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("backends", [("nftables", "iptables"), ("iptables", "nftables")], ids=" to ".join)
 def test_from_one_back_end_to_the_other(lab: PacketLab, tmp_path: Path, backends: tuple[str, str]) -> None:
     first, second = (("--backend", backend) for backend in backends)

@@ -43,6 +43,13 @@ def test_the_chosen_back_end_comes_first_and_the_others_want_nothing(backend: Ba
     assert {step.after for step in others} == {(chosen.name,)}
 
 
+def test_with_iptables_the_rule_against_forged_packets_holds_up_nobody() -> None:
+    (forged,) = (step for step in node_steps(lambda rules: rules, backend="iptables").before if "mangle" in step.name)
+    assert (forged.after, forged.essential) == ((), False)
+    assert forged.want(RULES) != forged.empty
+    assert not [step for step in node_steps(lambda rules: rules).before if "mangle" in step.name]
+
+
 def test_without_rules_there_is_no_address_and_nothing_to_ask() -> None:
     none = NodeRules(why="a test")
     assert addresses_of(none) == Addresses()

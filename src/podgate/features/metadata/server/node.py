@@ -16,7 +16,7 @@ from podgate.features.metadata.profiles import GCE, Profile
 from podgate.features.metadata.server.trial import Trial, TrialTarget
 from podgate.features.metadata.settings import LOCAL_ADDRESS
 from podgate.features.metadata.to_conntrack import barred
-from podgate.features.metadata.to_iptables import OWNERS, redirect_rules
+from podgate.features.metadata.to_iptables import OWNERS, forged_rules, redirect_rules
 from podgate.features.metadata.to_nftables import REDIRECT_TABLE, TABLE, redirect_table, refusals_table
 from podgate.joints import Step
 from podgate.linux.iptables import hinted_binary
@@ -75,7 +75,8 @@ def node_steps(
         TRIAL, TrialTarget(), lambda states: trial_of(rules_of(states)), Trial(), after=listeners, in_process=True
     )
     first = (TRIAL,) if listeners else ()
-    chosen = REDIRECT if backend == "nftables" else f"iptables-{hinted_binary() or 'nft'}"
+    binary: Binary = hinted_binary() or "nft"
+    chosen = REDIRECT if backend == "nftables" else f"iptables-{binary}"
     names = sorted((REDIRECT, *(f"iptables-{binary}" for binary in BINARIES)), key=lambda name: name != chosen)
     redirects = tuple(
         _redirecting(rules_of, name, first if name == chosen else (chosen,), chosen=name == chosen) for name in names
@@ -83,6 +84,7 @@ def node_steps(
     # Rules of iptables that translate for another agent come before our refusals, and after our redirect alone.
     forgetting = _forgetting(rules_of, FIRST if backend == "nftables" else (*FIRST, chosen), cloud)
     before = (*(_refusing(rules_of, family, backend) for family in FAMILIES), _address(rules_of), forgetting)
+    before += (_against_forgery(rules_of, binary),) if backend == "iptables" else ()
     return NodeSteps(before, (trial, *redirects) if listeners else redirects)
 
 
@@ -108,12 +110,25 @@ def _redirecting(
     binary = next(each for each in BINARIES if name.endswith(each))
     chains = IptablesTarget("ip", binary, OWNERS, clears=not chosen)
 
-    def resync(_states: StatesT) -> float | None:
-        # The kernel tells nobody what iptables-legacy does.
-        return RESYNC if chosen and binary == "legacy" else None
-
     nothing = IptablesState("ip", binary)
+    resync = _resync(binary if chosen else "nft")
     return Step(name, chains, lambda states: redirect_rules(wanted(states), binary), nothing, after, (), resync)
+
+
+def _against_forgery(rules_of: Callable[[StatesT], NodeRules], binary: Binary) -> Step[StatesT, Any, Any]:
+    """Give the step that makes the boot script's rule where it is missing. The table of refusals drops the same."""
+    target = IptablesTarget("ip", binary, OWNERS, table="mangle")
+    nothing = IptablesState("ip", binary, table="mangle")
+
+    def wanted(states: StatesT) -> IptablesState:
+        return forged_rules(rules_of(states), binary)
+
+    return Step(f"iptables-{binary}/mangle", target, wanted, nothing, essential=False, resync=_resync(binary))
+
+
+def _resync(binary: Binary) -> Callable[[Any], float | None]:
+    # The kernel tells nobody what iptables-legacy does.
+    return lambda _states: RESYNC if binary == "legacy" else None
 
 
 def _refusing(rules_of: Callable[[StatesT], NodeRules], family: Family, backend: Backend) -> Step[StatesT, Any, Any]:
