@@ -5,7 +5,7 @@ Invariant: values are bytes as the kernel holds them, a register is 4 of them; r
 written, or bytes of a packet that are not known, is a ValueError.
 """
 
-import sys
+import struct
 from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final, NamedTuple
@@ -42,6 +42,7 @@ Memory = frozenset[tuple[str, bytes, bytes]]
 
 _REGISTERS: Final = 16
 _WORD: Final = 4
+_HOST: Final = struct.Struct("=I")
 _ADDRESS_KINDS: Final = {"unicast": 1, "local": 2, "broadcast": 3, "anycast": 4, "multicast": 5}
 _CT_STATE_INVALID, _CT_STATE_NEW = 1, 8
 _CT_SRC_NAT, _CT_DST_NAT, _CT_SRC_NAT_DONE, _CT_DST_NAT_DONE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
@@ -135,7 +136,7 @@ class Machine:
                 self._write(each.to, self._value(each))
                 return None
             case SetMark(source):
-                self.mark = int.from_bytes(self._read(source, _WORD), sys.byteorder)
+                (self.mark,) = _HOST.unpack(self._read(source, _WORD))
                 return None
             case Ct(key, to):
                 return self._ct(key, to)
@@ -319,7 +320,7 @@ class Machine:
 
 
 def _host(number: int) -> bytes:
-    return number.to_bytes(_WORD, sys.byteorder)
+    return _HOST.pack(number)
 
 
 def _name(interface: str) -> bytes:

@@ -91,9 +91,9 @@ class _Writer:
     def table(self, stage: Stage, want: State) -> Iterator[Part]:
         """Make, take away or wake the table; what may be there already is made first, so that it can be taken away."""
         what = f"table {self._family} {self._table}"
-        made = Part(NEW_TABLE, NLM_F_CREATE, self._place + _number(2, 0), what)
+        made = Part(NEW_TABLE, NLM_F_CREATE, self._place, what)
         if stage.table == "woken":
-            yield made
+            yield made._replace(body=made.body + _number(2, 0))  # flags, dormant not among them
         elif stage.table:
             yield made
             yield Part(DEL_TABLE, 0, self._place, what)
@@ -178,7 +178,7 @@ def _set_userdata(declared: Set) -> bytes:
 
 
 def _byte_order(types: Sequence[str]) -> int:
-    """Give the order in which nft is to read a value; of a concatenation its types say it."""
-    if len(types) != 1 or types[0] not in TYPES:
+    """Give the order in which nft is to read a value; of a concatenation its types say it, and one byte has none."""
+    if len(types) != 1 or types[0] not in TYPES or TYPES[types[0]].size == 1:
         return _NO_ORDER
     return _HOST_ORDER if TYPES[types[0]].host_order or types[0] == "ifname" else _NETWORK_ORDER

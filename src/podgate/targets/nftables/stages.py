@@ -1,7 +1,7 @@
 """stages: a plan as the transactions in which the kernel gets it.
 
-Here: what goes together, what goes first, and where a change is split since it is too large for one transaction. Not
-here: the difference itself (diff.py), messages (messages.py), text for nft (render.py). Pure.
+Here: what goes together, what goes first, and where a change is split since it is too large for one transaction.
+Not here: the difference itself (diff.py), messages (messages.py), text for nft (render.py). Pure.
 Invariant: an element that is in both states of a plan is in the table after every stage, with its old data or its new;
 whatever a stage refers to is there by then, and nothing goes while something refers to it.
 """
