@@ -9,8 +9,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podgate.model.composing import MAX_ALIASED, MAX_DEPTH
+from podgate.model.composing import MAX_ALIASED, MAX_DEPTH, Composer
 from podgate.model.documents import (
+    _composed,
+    _json,
     locate,
     locate_all,
     parse,
@@ -292,6 +294,42 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(categories=["L"])), inner),
     max_leaves=12,
 )
+
+
+ODD_JSON = [
+    '{"a": 1, "a": 2}',
+    '{"a": {"b": 1, "b": 1}}',
+    '"\\ud800"',
+    '["\\ud83d\\ude00"]',
+    "[1e999]",
+    "[NaN]",
+    "[" * 100 + "]" * 100,
+    "[" * 101 + "]" * 101,
+    '["]]]]", ' * 60 + "[" * 101 + "]" * 161,
+    '{"a": "[[[["}',
+    "null",
+    "[1,]",
+    "nothing",
+    "[1.0, 1e2, 12345678901234567890123]",
+]
+
+
+def by_tokens(text: str) -> tuple[list[Any], list[str]]:
+    """Read token by token, as it is done where lines are asked for."""
+    found = _composed(Composer(frozenset({("a",)})), text.encode(), _json)
+    return list(found.documents), [fault.message for fault in found.faults]
+
+
+@pytest.mark.parametrize("text", ODD_JSON, ids=range(len(ODD_JSON)))
+def test_odd_json_means_the_same_read_as_a_whole_or_token_by_token(text: str) -> None:
+    found = parse_json(text.encode())
+    assert (list(found.documents), [fault.message for fault in found.faults]) == by_tokens(text)
+
+
+@given(JSON, st.sampled_from([None, 2]))
+def test_json_means_the_same_read_as_a_whole_or_token_by_token(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+    assert repr(list(parse_json(text.encode()).documents)) == repr(by_tokens(text)[0])
 
 
 @given(JSON)

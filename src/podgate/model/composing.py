@@ -100,6 +100,15 @@ class Composer:
         self._anchors.clear()
         self._open.clear()
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nobody asks for lines, so that a document may be added as a whole."""
+        return not self._wanted
+
+    def whole(self, document: Any) -> None:
+        """Add a document that somebody else has read, and found nothing to complain of."""
+        self.documents.append(document)
+
     def open(self, value: Any, anchor: str | None, at: At) -> None:
         """Begin a map (an empty dict) or a list (an empty list)."""
         if len(self._open) >= MAX_DEPTH:

@@ -35,6 +35,7 @@ _JSON_TOKEN: Final = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*")|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<word>true|false|null)|(?P<mark>[][{}])|(?P<line>\n)',
     re.ASCII,
 )
+_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([][{}])', re.DOTALL)
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _WORDS: Final[dict[str, Scalar]] = {"true": True, "false": False, "null": None}
 
@@ -213,6 +214,9 @@ def _json(composer: Composer, text: str, above: int = 0) -> None:
     """Read one document; ``above`` is the number of lines before it in the file."""
     if not text.strip():
         return
+    if composer.is_plain and (plain := _plain_json(text)) is not None:
+        composer.whole(plain)
+        return
     try:
         json.loads(text, parse_constant=_refuse_constant, parse_int=_number, parse_float=_number)
     except json.JSONDecodeError as error:
@@ -230,6 +234,36 @@ def _json(composer: Composer, text: str, above: int = 0) -> None:
             line, begin = line + 1, token.end()
         else:
             _take_json(composer, token, (line, token.start() - begin + 1))
+
+
+def _plain_json(text: str) -> Any:
+    """Read what needs no complaint, ten times as fast; None for what is to be read token by token."""
+    if _SURROGATE_ESCAPE.search(text) or (text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(text)):
+        return None
+    try:
+        return json.loads(
+            text, parse_constant=_refuse_constant, parse_int=_number, parse_float=_number, object_pairs_hook=_unique
+        )
+    except (ValueError, RecursionError):  # among the former NotJson and a key that is there twice
+        return None
+
+
+def _is_deep(text: str) -> bool:
+    """Say whether maps and lists nest deeper than documents may."""
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        if found[1]:
+            depth += 1 if found[1] in "[{" else -1
+            if depth > MAX_DEPTH:
+                return True
+    return False
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise NotJson("a key is there twice")
+    return found
 
 
 def _json_lines(composer: Composer, text: str) -> None:
