@@ -9,7 +9,7 @@ whole shard is skipped; a fresh operator on the same input gives an equal table 
 from collections import Counter
 from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping
 from itertools import compress
-from operator import is_not
+from operator import is_, is_not
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 SHARDS: Final = 1024
@@ -143,6 +143,8 @@ class _Items(ItemsView[K, V]):
 
 def _differing(old: Table[K, V], new: Table[K, W]) -> Iterator[tuple[int, dict[K, V], dict[K, W]]]:
     old_shards, new_shards = old._shards, new._shards  # noqa: SLF001
+    if is_(old_shards, new_shards):
+        return
     # Python compares nothing here: 1,024 identical shards are passed over in 10 microseconds.
     for index in compress(range(SHARDS), map(is_not, old_shards, new_shards)):
         yield index, old_shards[index], new_shards[index]

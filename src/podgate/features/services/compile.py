@@ -29,7 +29,7 @@ from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE, EndpointSlice
 from podgate.model.kinds.networking import SERVICE_CIDR, ServiceCIDR
-from podgate.model.kinds.nodes import NODE, Node
+from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.services import HEADLESS_LABEL, PROXY_NAME_LABEL, SERVICE, Service
 from podgate.model.machine import Family, Machine
 from podgate.model.problems import Problem, Problems
@@ -83,6 +83,7 @@ class Compiler(Generic[StatesT]):
         self._ranges: mapped[ObjectRef, ServiceCIDR, tuple[tuple[str, ...], tuple[Problem, ...]]] = mapped(
             service_ranges
         )
+        self._known_ranges = Remembered(_known_ranges)
         self._wide = {family: Remembered(partial(node_wide, family)) for family in FAMILIES}
         self._of_services: mapped[ObjectRef, ServiceFacts, tuple[Problem, ...]] = mapped(_problems_of)
         self._of_slices: mapped[ObjectRef, SliceFacts, tuple[Problem, ...]] = mapped(_problems_of)
@@ -100,8 +101,8 @@ class Compiler(Generic[StatesT]):
         slices = self._slices(objects.objects(ENDPOINT_SLICE))
         here: Here = self._here(name, node, inputs.machine)
         placed: Table[ObjectRef, Placed] = self._placing(here)(self._pairs(facts, self._by_service(slices)))
-        ranges = self._ranges(objects.objects(SERVICE_CIDR))
-        wide = self._node_wide(node, inputs.machine, ranges)
+        ranges, range_problems = self._known_ranges(self._ranges(objects.objects(SERVICE_CIDR)))
+        wide = {family: self._wide[family](self._settings, node, inputs.machine, ranges) for family in FAMILIES}
         intent = Intent(
             self._family("ip", inputs.machine, wide, placed),
             self._family("ip6", inputs.machine, wide, placed),
@@ -113,7 +114,7 @@ class Compiler(Generic[StatesT]):
         own = (
             *objects.faults,
             *(node_problems(name, self._settings, node) if _is_listed(objects, NODE) else ()),
-            *(problem for ref in sorted(ranges) for problem in ranges[ref][1]),
+            *range_problems,
         )
         return Compiled(
             states=self._states(intent),
@@ -121,12 +122,6 @@ class Compiler(Generic[StatesT]):
             degraded=unknown or no_pod_range(self._settings, node),
             holds=bool(unknown),
         )
-
-    def _node_wide(
-        self, node: Node | None, machine: Machine, ranges: Mapping[ObjectRef, tuple[tuple[str, ...], Any]]
-    ) -> dict[Family, NodeWide]:
-        texts = tuple(sorted({text for found, _ in ranges.values() for text in found}))
-        return {family: self._wide[family](self._settings, node, machine, texts) for family in FAMILIES}
 
     def _family(
         self, family: Family, machine: Machine, wide: Mapping[Family, NodeWide], placed: Table[ObjectRef, Placed]
@@ -179,6 +174,14 @@ def unknown_of(objects: Snapshot) -> str:
 
 def _is_listed(objects: Snapshot, kind: Kind[Any]) -> bool:
     return isinstance(objects.kinds.get(kind.kind), Listed)
+
+
+def _known_ranges(
+    found: Table[ObjectRef, tuple[tuple[str, ...], tuple[Problem, ...]]],
+) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+    """Give all ranges of Services, and what is wrong with them."""
+    texts = {text for ranges, _ in found.values() for text in ranges}
+    return tuple(sorted(texts)), tuple(problem for ref in sorted(found) for problem in found[ref][1])
 
 
 def _service_of(_ref: ObjectRef, facts: SliceFacts) -> tuple[ObjectRef]:
