@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -334,6 +335,32 @@ def test_many_clients_do_not_make_the_account_of_floods_grow() -> None:
         written._is_flood(f"10.0.{number // 256}.{number % 256}", 1)
     assert len(written._denied) <= 1025
     assert denied.status == 403
+
+
+@pytest.mark.parametrize("catches_up", [True, False])
+def test_at_the_end_a_reader_that_is_behind_is_waited_for_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, *, catches_up: bool
+) -> None:
+    monkeypatch.setattr(journals, "LAST_SECONDS", 60.0 if catches_up else 0.01)
+    reading, writing = os.pipe()
+    written, _, _ = journal(writing)
+    for _ in range(1000):
+        written.request(decision(get()), "10.0.0.1", 200, 0.0)
+    found: list[bytes] = []
+
+    def read() -> None:
+        while data := os.read(reading, 65536):
+            found.append(data)
+
+    reader = threading.Timer(0.05, read)
+    if catches_up:
+        reader.start()
+    written.finish()
+    os.close(writing)
+    if catches_up:
+        reader.join()
+        assert b"".join(found).count(b"\n") == 1000
+    os.close(reading)
 
 
 def test_a_reader_that_stands_still_stops_nobody_and_lines_stay_whole() -> None:

@@ -7,6 +7,7 @@ is never in a line.
 
 import os
 import select
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -22,6 +23,9 @@ FLUSH_SECONDS: Final = 0.1
 FLUSH_BYTES: Final = 16 * 1024
 MOST_BYTES: Final = 256 * 1024
 """Bytes of lines that wait for a slow reader."""
+
+LAST_SECONDS: Final = 0.5
+"""How long a slow reader is waited for at the end."""
 
 _PIECE: Final = select.PIPE_BUF
 """A pipe that is writable takes this much without blocking (pipe(7))."""
@@ -127,6 +131,14 @@ class Journal:
             return
         fields = {"level": "warning", "message": "denials not logged", "source": source, "count": count}
         self._put(as_json({"time": self._time(self._clock()), **fields}) + "\n")
+
+    def finish(self) -> None:
+        """Write the last lines, also to a reader that is behind, if it catches up soon."""
+        self.tell_of_floods()
+        self.flush()
+        until = time.monotonic() + LAST_SECONDS
+        while self._waiting and self._poll.poll(max(0.0, until - time.monotonic()) * 1000):
+            self.flush()
 
     def flush(self) -> None:
         """Write what the reader takes now; keep the rest, up to a limit."""

@@ -172,8 +172,7 @@ class Proxy:
         self.pool.group = None
         await asyncio.sleep(0)
         if self._journal is not None:
-            self._journal.tell_of_floods()
-            self._journal.flush()
+            self._journal.finish()
 
     def serve(self) -> Client:
         """Give the protocol of a connection to the proxy."""
