@@ -1,6 +1,7 @@
 """render: states and plans as text that ``nft -f`` loads in one transaction.
 
-Here: nft's language. Not here: running nft (program.py), what changes and how a plan shows itself (diff.py).
+Here: nft's language, and for people alone tables whose rules are code. Not here: running nft (program.py), what changes
+and how a plan shows itself (diff.py).
 Invariant: equal states give equal text, and loading a state's text gives that state whatever was there before; what a
 name, a rule or a comment holds never becomes a command of its own: what could is a ValueError.
 """
@@ -28,13 +29,17 @@ def render(state: State) -> str:
         ValueError: a name, a rule or a verdict is none, or rules are code, which nft cannot read.
     """
     check_names(state)
-    if state.has_code:
-        raise ValueError(f"nft cannot load table {state.family} {state.name}: its rules do what nft cannot say")
+    _check_text(state)
     table = f"table {state.family} {state.name}"
     lines = [f"{table} {{", "}", f"delete {table}"]
     if state.present:
         lines += ["", f"{table} {{", *_body(state), "}"]
     return "\n".join(lines) + "\n"
+
+
+def _check_text(state: State) -> None:
+    if state.has_code:
+        raise ValueError(f"nft cannot load table {state.family} {state.name}: its rules do what nft cannot say")
 
 
 def listing(state: State) -> str:
@@ -122,9 +127,8 @@ def _hook(chain: Chain) -> str:
 
 
 def _rule(rule: Rule) -> str:
-    if rule.code:
-        return f'{comment_text(rule.text, len(rule.text.encode()))} comment "{rule.mark}"'
-    if not is_rule(rule.text):
+    # What code does is told to people alone: its text is never a command, but it is one line.
+    if not (rule.text.isprintable() if rule.code else is_rule(rule.text)):
         raise ValueError(f"{rule.text!r} is not the text of one rule: a quote or brace is open, or a character is odd")
     return f'{rule.text} comment "{rule.mark}"'
 
@@ -147,11 +151,12 @@ def transaction(plan: Plan) -> str:
     """Give the text that does what the plan says, empty when there is nothing to do.
 
     Raises:
-        ValueError: a name, a rule or a verdict is none.
+        ValueError: a name, a rule or a verdict is none, or rules are code, which nft cannot read.
     """
     if not plan:
         return ""
     check_names(plan.want)
+    _check_text(plan.want)
     if plan.whole:
         return render(plan.want)
     return "\n".join(_commands(plan)) + "\n"
