@@ -346,6 +346,27 @@ def test_a_container_that_does_not_listen_is_killed_after_its_grace(running: Tes
     assert time.monotonic() - before > 0.9  # its grace is a second, and it ends although it does not listen
 
 
+@pytest.mark.parametrize(
+    ("hook", "said"),
+    [
+        ({"sleep": {"seconds": 1}}, "works\nends\n"),
+        ({"exec": {"command": ["sh", "-c", "echo asked >> /tmp/note; sleep 0.3"]}}, "works\nasked\nends\n"),
+        ({"exec": {"command": ["false"]}}, "works\nends\n"),
+    ],
+)
+def test_a_container_is_asked_to_end_after_its_pre_stop_hook(running: TestLab, hook: dict[str, Any], said: str) -> None:
+    script = "trap 'cat /tmp/note; echo ends; exit 0' TERM; touch /tmp/note; echo works; while :; do sleep 0.05; done"
+    name = f"hooked-{next(iter(hook))}-{len(said)}"
+    spec = {"command": ["sh", "-c", script], "lifecycle": {"preStop": hook}}
+    running.apply(pod(name, spec, terminationGracePeriodSeconds=5))
+    before = time.monotonic()
+    running.run("delete", f"pod/{name}")
+    assert (running.state / f"logs/default/{name}/c0.log").read_text() == said
+    assert time.monotonic() - before >= hook.get("sleep", {}).get("seconds", 0)
+    failed = [text for text in running.status()["warnings"] if f"{name}: the preStop hook" in text]
+    assert len(failed) == (hook == {"exec": {"command": ["false"]}})
+
+
 def test_fields_that_are_not_honoured_are_named(running: TestLab) -> None:
     running.apply(
         pod(
@@ -354,5 +375,5 @@ def test_fields_that_are_not_honoured_are_named(running: TestLab) -> None:
         )
     )
     warnings = running.status()["warnings"]
-    assert "Pod/default/odd: spec.containers[0].lifecycle is not honoured by the lab" in warnings
+    assert "Pod/default/odd: spec.containers[0].lifecycle.postStart is not honoured by the lab" in warnings
     assert "Pod/default/odd: spec.containers[0].resources.limits is not enforced by the lab" in warnings

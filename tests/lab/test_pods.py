@@ -126,8 +126,8 @@ def test_what_makes_no_sense_is_a_fault_and_stops_nothing_else(objects: list[dic
         ({"hostIPC": False}, ()),
         ({"hostIPC": True}, ("spec.hostIPC is not honoured by the lab",)),
         (
-            {"containers": [{"name": "a", "lifecycle": {}}]},
-            ("spec.containers[0].lifecycle is not honoured by the lab",),
+            {"containers": [{"name": "a", "lifecycle": {"postStart": {}}}]},
+            ("spec.containers[0].lifecycle.postStart is not honoured by the lab",),
         ),
         (
             {"containers": [{"name": "a", "resources": {"limits": {"cpu": 1}, "requests": {"cpu": 1}}}]},

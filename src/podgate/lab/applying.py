@@ -43,7 +43,8 @@ def refusal(before: Objects, given: Sequence[Object]) -> str:
     """Say why objects cannot be applied to those that are there, each with its namespace; empty when they can."""
     after = {**before, **{ref_of(obj): applied(before.get(ref_of(obj)), obj) for obj in given}}
     services = [ref for ref in map(ref_of, given) if ref.kind == "Service"]
-    for ref in sorted(services, key=lambda ref: ref in before):  # Whoever has something already is not the one to blame.
+    # Whoever has something already is not the one to blame.
+    for ref in sorted(services, key=lambda ref: ref in before):
         fault = contested(after, ref)
         if fault is not None:
             return f"{ref}: {fault.field}: {fault.message}; nothing was applied"

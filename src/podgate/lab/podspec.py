@@ -135,6 +135,20 @@ class Probe(Api, frozen=True):
     failure_threshold: int = 3
 
 
+class Hook(Api, frozen=True):
+    """What is done before a container is asked to end; ``sleep`` has ``seconds``."""
+
+    exec: Exec | None = None
+    http_get: HttpGet | None = None
+    sleep: Mapping[Literal["seconds"], int] | None = None
+
+
+class Lifecycle(Api, frozen=True):
+    """What accompanies a container's life."""
+
+    pre_stop: Hook | None = None
+
+
 class Capabilities(Api, frozen=True):
     """Capabilities to add to and to drop from the runtime's default set, without ``CAP_``."""
 
@@ -202,6 +216,7 @@ class Container(Api, frozen=True):
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
     security_context: SecurityContext | None = None
     restart_policy: str | None = None
     termination_message_path: str = "/dev/termination-log"

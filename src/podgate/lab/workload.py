@@ -9,8 +9,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,15 +22,18 @@ from podgate.lab.placement import Volumes
 from podgate.lab.places import Places
 from podgate.lab.podenv import Objects, Surroundings
 from podgate.lab.pods import Workload, failures_after, restart_delay, restarts
-from podgate.lab.podspec import Container, Probe
+from podgate.lab.podspec import Container, Hook, Probe
 from podgate.lab.podstatus import ContainerState
-from podgate.lab.probes import Place, verdicts
+from podgate.lab.probes import Place, attempt, verdicts
 from podgate.lab.remains import Remains
 from podgate.lab.runner import StartError, start, start_in
 from podgate.lab.security import Refused
 from podgate.lab.wire import Sandbox
 from podgate.linux.namespaces import inside_network
 from podgate.linux.processes import Child
+
+_LEAST_GRACE: Final = 2.0
+"""Seconds that a container has at least to end after its preStop hook."""
 
 
 class Lab:
@@ -236,7 +240,7 @@ class Running:
         """Watch a container until it ends: probes, and the request to stop."""
         async with asyncio.TaskGroup() as group:
             watchers = [
-                group.create_task(self._stop_on_request(child, stopping)),
+                group.create_task(self._stop_on_request(container, child, stopping)),
                 group.create_task(self._probe(container, child)),
             ]
             code = await child.wait()
@@ -244,9 +248,24 @@ class Running:
                 watcher.cancel()
         return code
 
-    async def _stop_on_request(self, child: Child, stopping: asyncio.Event) -> None:
+    async def _stop_on_request(self, container: Container, child: Child, stopping: asyncio.Event) -> None:
         await stopping.wait()
-        await child.stop(self._grace)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._grace
+        hook = container.lifecycle.pre_stop if container.lifecycle else None
+        if hook is not None:
+            await self._before_stop(container, hook)
+        # What follows the hook gets two seconds even when the hook took all there were, as from a kubelet.
+        await child.stop(max(end - loop.time(), min(self._grace, _LEAST_GRACE)))
+
+    async def _before_stop(self, container: Container, hook: Hook) -> None:
+        """Do what shall be done while the container still serves; how that goes changes nothing."""
+        if hook.sleep:
+            await asyncio.sleep(min(hook.sleep.get("seconds", 0), self._grace))
+            return
+        asking = Probe(exec=hook.exec, http_get=hook.http_get, timeout_seconds=int(self._grace))
+        if not await attempt(asking, container, self._place(), partial(self._command_for, container)):
+            self._lab.warn(f"{self.workload.ref}: the preStop hook of container {container.name} failed")
 
     async def _probe(self, container: Container, child: Child) -> None:
         """Act on what probes find: a startup probe first, then liveness and readiness side by side."""
@@ -273,27 +292,28 @@ class Running:
             self._set(container.name, ready=good)
 
     def _verdicts(self, container: Container, probe: Probe, *, eager: bool) -> Any:
-        addresses = (
-            self.workload.host_ips if self.workload.pod.spec.host_network else self.workload.pod.status.addresses
-        )
-        place = Place(self._sandbox.network, (addresses or ("",))[0])
+        return verdicts(probe, container, self._place(), partial(self._command_for, container), eager=eager)
 
-        async def run(words: tuple[str, ...]) -> int:
-            null = os.open(os.devnull, os.O_RDWR)
-            try:
-                command = self.command(container.name, words, {}, (null, null, null))
-            except (StartError, KeyError):
-                return 127
-            finally:
-                os.close(null)
-            try:
-                return await command.wait()
-            except asyncio.CancelledError:
-                command.send(signal.SIGKILL)
-                await asyncio.shield(command.wait())
-                raise
+    def _place(self) -> Place:
+        pod = self.workload.pod
+        addresses = self.workload.host_ips if pod.spec.host_network else pod.status.addresses
+        return Place(self._sandbox.network, (addresses or ("",))[0])
 
-        return verdicts(probe, container, place, run, eager=eager)
+    async def _command_for(self, container: Container, words: tuple[str, ...]) -> int:
+        """Run a command in a container for a probe or hook, and give its exit code; it ends when nobody waits."""
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            command = self.command(container.name, words, {}, (null, null, null))
+        except (StartError, KeyError):
+            return 127
+        finally:
+            os.close(null)
+        try:
+            return await command.wait()
+        except asyncio.CancelledError:
+            command.send(signal.SIGKILL)
+            await asyncio.shield(command.wait())
+            raise
 
     async def _sweep(self, container: Container) -> bool:
         """Kill what a container's main process left behind: whoever shares its mount namespace.
