@@ -77,10 +77,11 @@ class ServiceFacts(Frozen, frozen=True, gc=False):
 
 
 class _Address(NamedTuple):
-    """An address with the field that it stands in."""
+    """An address, the field that it stands in, and how it is written there."""
 
     packed: bytes
     field: str
+    text: str
 
 
 def read_service(ref: ObjectRef, service: Service, *, external_ips: bool = True) -> ServiceFacts | None:
@@ -92,7 +93,8 @@ def read_service(ref: ObjectRef, service: Service, *, external_ips: bool = True)
         external_ips: whether ``spec.externalIPs`` is used (gate AllowServiceExternalIPs, KEP-5707).
     """
     spec = service.spec
-    if spec.type == "ExternalName" or spec.cluster_ip == "None" or not (spec.cluster_ip or spec.cluster_ips):
+    first = spec.cluster_ip or next(iter(spec.cluster_ips), "")
+    if spec.type == "ExternalName" or first in ("", "None"):
         return None
     return _Reading(ref, service).facts(external_ips=external_ips)
 
@@ -208,7 +210,7 @@ class _Reading:
             field = f"spec.externalIPs[{index}]"
             address = self._address(text, field)
             if address is not None:
-                yield _Address(address, field)
+                yield _Address(address, field, text)
 
     def _balancers(self) -> Iterator[_Address]:
         for index, ingress in enumerate(self._service.status.load_balancer.ingress):
@@ -217,17 +219,17 @@ class _Reading:
                 field = f"status.loadBalancer.ingress[{index}].ip"
                 address = self._address(ingress.ip, field)
                 if address is not None:
-                    yield _Address(address, field)
+                    yield _Address(address, field, ingress.ip)
 
     def _by_family(
         self, addresses: Iterator[_Address], clusters: Mapping[Family, bytes]
     ) -> dict[Family, tuple[bytes, ...]]:
         """Sort addresses into families; the cluster IP itself is no other address."""
         found: dict[Family, set[bytes]] = {}
-        for address, field in addresses:
+        for address, field, text in addresses:
             family = family_of(address)
             if family not in clusters:
-                text, name = _text_at(self._service, field), _NAMES[family]
+                name = _NAMES[family]
                 message = f"{text} leads nowhere, as the Service has no {name} cluster IP: remove it, or add the family"
                 self._complain("WrongFamily", field, message)
             elif address != clusters[family]:
@@ -273,11 +275,3 @@ class _Reading:
 
 def _with_addresses(port: PortFacts, external: tuple[bytes, ...], balancers: tuple[bytes, ...]) -> PortFacts:
     return PortFacts(port.index, port.label, port.name, port.protocol, port.port, port.node_port, external, balancers)
-
-
-def _text_at(service: Service, field: str) -> str:
-    """Give the address that a field of ``_external_ips`` or ``_balancers`` names."""
-    index = int(field[field.index("[") + 1 : field.index("]")])
-    if field.startswith("spec."):
-        return service.spec.external_ips[index]
-    return service.status.load_balancer.ingress[index].ip
