@@ -1,7 +1,7 @@
 """What is told beside a feature's own states: by every node, by the leader, and by nobody."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -48,17 +48,28 @@ class ColorTelling:
         return {BLUE: "NoPaint"}
 
 
-def told(reports: Listed[Any] | Absent, *, tells: bool = True, node: bool = True) -> Told[States]:
+class Said(NamedTuple):
+    """What is told; None where nobody knows what to say."""
+
+    own: States
+    node: State | None
+    cluster: State | None
+
+
+def told(reports: Listed[Any] | Absent, *, tells: bool = True, node: bool = True, blue: Absent | None = None) -> Said:
     nodes = {NODE_1: Node(ObjectMeta("node-1", uid="uid-1"))} if node else {}
     kinds: dict[str, Listed[Any] | Absent] = {
         "Node": Listed(Table.of(nodes)),
-        "Namespace": Listed(Table.of({BLUE: Namespace(ObjectMeta("blue", generation=2))})),
+        "Namespace": blue or Listed(Table.of({BLUE: Namespace(ObjectMeta("blue", generation=2))})),
         "NodeReport": reports,
     }
     inputs = Inputs(objects=Snapshot(kinds))
     compiled = Compiled(States("blue"), problems_by_object(PROBLEMS))
     telling = Telling("the_color", ColorTelling() if tells else None, WATCHES, Access("http://localhost"), "node-1")
-    return telling.compiler(lambda _inputs: compiled)(inputs).states
+    found = telling.compiler(lambda _inputs: compiled)(inputs).states
+    steps: tuple[Step[Told[States], Any, Any], ...] = telling.steps(())
+    of_node, of_cluster = (step.want(found) if step.knows(found) else None for step in steps)
+    return Said(found.own, of_node, of_cluster)
 
 
 def reasons(state: State | None) -> list[tuple[str, str]]:
@@ -131,10 +142,19 @@ def test_the_two_steps_wait_for_the_rules_and_hold_up_nothing() -> None:
         ("kubernetes/node", ("rules",), False),
         ("kubernetes/status", (), False),
     ]
-    assert steps[0].want(Told(States("red"))) == {"a": "red"}
+    assert steps[0].want(NOTHING) == {"a": "red"}
     # A start waits for the kernel alone, and nothing is taken back while nobody knows what to say.
     assert [each.recovers for each in steps] == [True, True, False, False]
-    assert [each.knows(Told(States("red"))) for each in steps] == [True, True, False, False]
+    assert [each.knows(NOTHING) for each in steps] == [True, True, False, False]
+
+
+NOTHING = Told(States("red"), Compiled(States("red")), Inputs())
+
+
+@pytest.mark.parametrize("why", ["forbidden", "not installed"])
+def test_while_nobody_knows_which_objects_there_are_nothing_is_taken_back(why: Any) -> None:
+    said = told(REPORTS, blue=Absent(why))
+    assert (said.node, said.cluster) == (None, None)
 
 
 def test_its_own_node_is_watched_where_the_feature_watches_none() -> None:

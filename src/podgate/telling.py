@@ -18,17 +18,19 @@ import msgspec
 from podgate.joints import Compiled, Follower, Inputs, Step
 from podgate.kubeapi.access import Access
 from podgate.kubeapi.connection import Connection
+from podgate.kubeapi.credentials import own_namespace
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT
+from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, NodeReport
 from podgate.model.problems import Problem, Problems
 from podgate.model.remembering import Remembered
-from podgate.model.snapshot import Absent, Kind, Snapshot, Watch
+from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
+from podgate.model.table import mapped
 from podgate.targets.kubernetes.apply import KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
-from podgate.targets.kubernetes.reports import Reporter, Tells, notices, report_name, report_of, statuses
+from podgate.targets.kubernetes.reports import Heard, Reporter, Tells, heard, notices, report_name, report_of, statuses
 from podgate.targets.kubernetes.state import EMPTY, State, state_of
 
 StatesT = TypeVar("StatesT")
@@ -47,19 +49,11 @@ Objects = Mapping[str, tuple[Kind[Any], Mapping[ObjectRef, ApiObject]]]
 
 
 class Told(Frozen, Generic[StatesT], frozen=True):
-    """A feature's states, and what is to be told beside them.
-
-    Attributes:
-        own: the feature's.
-        node: what this node says of itself; None while the API does not know it.
-        cluster: what the leader says; None while we do not lead, or do not know yet what the nodes say.
-        nodes: how many of the cluster are known.
-    """
+    """A feature's states, and what is to be told beside them is made of; only the step that tells it makes it."""
 
     own: StatesT
-    node: State | None = None
-    cluster: State | None = None
-    nodes: int = 1
+    compiled: Compiled[StatesT]
+    inputs: Inputs
 
 
 class Telling:
@@ -88,6 +82,7 @@ class Telling:
         self._kinds = {watch.kind.kind: watch.kind for watch in watches}
         self._told_by = 1
         self._divided = Remembered(_divided)
+        self._heard_of: mapped[ObjectRef, NodeReport, Heard] = mapped(lambda _ref, report: heard(report))
         self.lead: Callable[[bool], None] = lambda _leads: None
         more = [Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={self._feature}", by_leader=True)]
         if NODE.kind not in self._kinds:
@@ -99,11 +94,7 @@ class Telling:
 
         def compile_told(inputs: Inputs) -> Compiled[Told[StatesT]]:
             compiled = inner(inputs)
-            instead = self._tells.instead(compiled, inputs) if self._tells else {}
-            local, general = self._divided(compiled.problems, self._node)
-            nodes = len(inputs.objects.objects(NODE))
-            node = self._of_node(inputs.objects, local, instead)
-            told = Told(compiled.states, node, self._of_cluster(inputs, compiled, general, instead), nodes)
+            told = Told(compiled.states, compiled, inputs)
             return msgspec.structs.replace(compiled, states=told)  # type: ignore[arg-type]
 
         return compile_told
@@ -115,13 +106,13 @@ class Telling:
         node: Step[Told[StatesT], Any, Any] = Step(
             "kubernetes/node",
             KubernetesTarget(Connection(self._access), [report], self._manager, self._node),
-            lambda told: told.node or EMPTY,
+            self.of_node,
             EMPTY,
-            knows=lambda told: told.node is not None,
+            knows=lambda told: self._reporter(told.inputs) is not None and self._is_listed(told.inputs),
             recovers=False,
             after=written,
             resync=lambda _told: RESYNC,
-            spread=lambda told: told.nodes / REPORTS_PER_SECOND,
+            spread=lambda told: len(told.inputs.objects.objects(NODE)) / REPORTS_PER_SECOND,
             essential=False,
         )
         connection = Connection(self._access)
@@ -139,9 +130,9 @@ class Telling:
         status: Step[Told[StatesT], Any, Any] = Step(
             "kubernetes/status",
             KubernetesTarget(connection, own_kind, self._manager, self._node, leadership),
-            lambda told: told.cluster or EMPTY,
+            self.of_cluster,
             EMPTY,
-            knows=lambda told: told.cluster is not None,
+            knows=lambda told: self._leads(told.inputs) and self._is_listed(told.inputs),
             recovers=False,
             resync=lambda _told: RESYNC,
             spread=lambda _told: STATUS_SPREAD,
@@ -152,30 +143,47 @@ class Telling:
     def _heard(self, leads: bool) -> None:
         self.lead(leads)
 
-    def _of_node(self, snapshot: Snapshot, problems: Complaints, instead: Mapping[ObjectRef, str]) -> State | None:
-        """Say what this node says; one that the API does not know says nothing, and takes nothing back."""
-        own = snapshot.objects(NODE).get(ObjectRef(NODE.kind, self._node))
-        if own is None or not own.metadata.uid:
-            return None
-        objects: Mapping[ObjectRef, ApiObject] = snapshot.objects(self._tells.kind) if self._tells else {}
-        report = report_of(self._manager, self._feature, Reporter(self._node, own.metadata.uid), objects, instead)
-        return state_of([report], notices(problems, self._objects(snapshot), skipped={}))
+    def of_node(self, told: Told[Any]) -> State:
+        """Say what this node says; nothing where the API does not know it."""
+        compiled, objects = told.compiled, told.inputs.objects
+        reporter = self._reporter(told.inputs)
+        if reporter is None:
+            return EMPTY
+        applied: Mapping[ObjectRef, ApiObject] = objects.objects(self._tells.kind) if self._tells else {}
+        instead = self._tells.instead(compiled, told.inputs) if self._tells else {}
+        report = report_of(self._manager, self._feature, reporter, applied, instead)
+        own, _ = self._divided(compiled.problems, self._node)
+        return state_of([report], notices(own, self._objects(objects), skipped={}))
 
-    def _of_cluster(
-        self, inputs: Inputs, compiled: Compiled[Any], problems: Complaints, instead: Mapping[ObjectRef, str]
-    ) -> State | None:
-        """Say what a leader says; nobody else goes to that length."""
+    def of_cluster(self, told: Told[Any]) -> State:
+        """Say what a leader says."""
+        compiled, inputs = told.compiled, told.inputs
         found = inputs.objects.kinds.get(NODE_REPORT.kind)
-        if found is None or (isinstance(found, Absent) and found.why == "not leading"):
-            return None
-        reports = None if isinstance(found, Absent) else found.objects
+        reports = self._heard_of(found.objects) if isinstance(found, Listed) else None
         self._told_by = len(reports or ())
-        told = notices(problems, self._objects(inputs.objects), skipped=instead)
+        _, others = self._divided(compiled.problems, self._node)
         if self._tells is None:
-            return state_of([], told)
+            return state_of([], notices(others, self._objects(inputs.objects), skipped={}))
+        instead = self._tells.instead(compiled, inputs)
         conditions = self._tells.conditions(compiled, inputs)
         objects = inputs.objects.objects(self._tells.kind)
-        return state_of(statuses(objects, conditions, None if reports is None else reports.values()), told)
+        parts = statuses(objects, conditions, None if reports is None else reports.values())
+        return state_of(parts, notices(others, self._objects(inputs.objects), skipped=instead))
+
+    def _reporter(self, inputs: Inputs) -> Reporter | None:
+        """Give this node; None where the API does not know it: then nothing is said, and nothing taken back."""
+        own = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, self._node))
+        return Reporter(self._node, own.metadata.uid) if own is not None and own.metadata.uid else None
+
+    def _is_listed(self, inputs: Inputs) -> bool:
+        """Say whether it is known which objects there are of the feature's own kind."""
+        return self._tells is None or isinstance(inputs.objects.kinds.get(self._tells.kind.kind), Listed)
+
+    @staticmethod
+    def _leads(inputs: Inputs) -> bool:
+        """Say whether we lead, and have asked what the nodes say."""
+        found = inputs.objects.kinds.get(NODE_REPORT.kind)
+        return isinstance(found, Listed) or (isinstance(found, Absent) and found.why != "not leading")
 
     def _objects(self, snapshot: Snapshot) -> Objects:
         return {name: (kind, snapshot.objects(kind)) for name, kind in self._kinds.items()}
@@ -183,7 +191,8 @@ class Telling:
 
 def telling(feature: Any, watches: tuple[Watch, ...], access: Access, node_name: str) -> Telling:
     """Make the telling of a feature; one whose objects have a status has ``tells``."""
-    return Telling(feature.name, getattr(feature, "tells", None), watches, access, node_name)
+    at_home = msgspec.structs.replace(access, namespace=own_namespace(access))
+    return Telling(feature.name, getattr(feature, "tells", None), watches, at_home, node_name)
 
 
 def _divided(problems: Problems, node_name: str) -> tuple[Complaints, Complaints]:

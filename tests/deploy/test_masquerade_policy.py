@@ -19,7 +19,7 @@ from podgate.model.documents import parse
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.reports import Applied, NodeReport
 from podgate.targets.kubernetes.conditions import stamped
-from podgate.targets.kubernetes.reports import Condition, statuses
+from podgate.targets.kubernetes.reports import Condition, heard, statuses
 from tests.support.cases import read_cases
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +132,8 @@ def test_the_status_that_is_written_fits_and_is_a_part_of_its_own() -> None:
     objects = {ref: MasqueradePolicy(ObjectMeta(name="p", generation=3))}
     told = [NodeReport(node=f"node-{number}", applied=(Applied(ref.kind, "p", "", 3),)) for number in range(20)]
     conditions = (Condition("Accepted", True, "Valid"), Condition("Conflicted", True, "ShadowedPolicy", "by another"))
-    ((_, fields),) = statuses(objects, {ref: conditions}, [*told, *(NodeReport(node=f"x{n}") for n in range(20))])
+    told += [NodeReport(node=f"x{number}") for number in range(20)]
+    ((_, fields),) = statuses(objects, {ref: conditions}, map(heard, told))
     body, _ = stamped(msgspec.json.decode(fields.body), {}, "2026-01-01T00:00:00Z")
     assert faults(WHOLE["status"], body["status"], "status") == []
     assert VERSION["subresources"] == {"status": {}}

@@ -10,7 +10,7 @@ import pytest
 
 from podgate.kubeapi.access import Access, AccessError, Exec, InFile, Login
 from podgate.kubeapi.connection import Connection
-from podgate.kubeapi.credentials import Credentials, in_cluster, load_kubeconfig
+from podgate.kubeapi.credentials import Credentials, in_cluster, load_kubeconfig, own_namespace
 from podgate.kubeapi.requests import list_page
 from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.secret import Secret
@@ -200,3 +200,10 @@ def test_a_kubeconfig_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\n"
                                 "clusters: [{name: a, cluster: {server: 'https://a'}}]\n")  # fmt: skip
     assert load_kubeconfig(str(tmp_path / "c")).server == "https://a"
+
+
+def test_our_own_objects_go_to_the_pods_namespace_also_where_a_kubeconfig_leads_to_the_api(tmp_path: Path) -> None:
+    access = Access("https://10.0.0.1:6443", namespace="of-the-context")
+    assert own_namespace(access, str(tmp_path)) == "of-the-context"
+    (tmp_path / "namespace").write_text("kube-system\n")
+    assert own_namespace(access, str(tmp_path)) == "kube-system"

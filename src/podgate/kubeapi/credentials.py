@@ -67,11 +67,17 @@ def in_cluster(environ: Mapping[str, str], folder: str = IN_CLUSTER) -> Access |
     mistake = server_mistake(server)
     if mistake:
         raise AccessError(f"$KUBERNETES_SERVICE_HOST and $KUBERNETES_SERVICE_PORT: {mistake}")
-    namespace = "default"
-    with contextlib.suppress(OSError):
-        namespace = _read(InFile(os.path.join(folder, "namespace")), "the namespace").decode().strip()  # noqa: PTH118
     authority = InFile(os.path.join(folder, "ca.crt"))  # noqa: PTH118
-    return Access(server, authority, "", namespace, Login(token=InFile(token)), folder)
+    access = Access(server, authority, login=Login(token=InFile(token)), origin=folder)
+    return msgspec.structs.replace(access, namespace=own_namespace(access, folder))
+
+
+def own_namespace(access: Access, folder: str = IN_CLUSTER) -> str:
+    """Give where our own objects go: a Pod's own namespace, whatever leads it to the API; else the access's."""
+    with contextlib.suppress(OSError, AccessError):
+        text = _read(InFile(os.path.join(folder, "namespace")), "the namespace").decode().strip()  # noqa: PTH118
+        return text or access.namespace
+    return access.namespace
 
 
 class Credentials:

@@ -235,7 +235,19 @@ async def test_a_flood_of_events_is_cut_off() -> None:
         notices = [(Notice(MAP, "Refused", f"number {number}"), Subject()) for number in range(BURST + 5)]
         refused = await bring(target, state_of([], notices))
         assert len(server.objects.of("events").objects) == BURST
-        assert set(refused.values()) == {"too many Events at once: it is in the log alone"}
+        assert list(refused.values()) == ["5 Events are too many at once: for now they are in the log alone"]
+
+
+@in_loop
+async def test_what_was_told_before_leaves_room_for_what_was_not() -> None:
+    async with cluster() as (server, target):
+
+        def told(count: int) -> State:
+            return state_of([], [(Notice(MAP, "Refused", f"number {number:02}"), Subject()) for number in range(count)])
+
+        assert await bring(target, told(BURST - 1)) == {}
+        assert await bring(target, told(BURST)) == {}
+        assert len(server.objects.of("events").objects) == BURST
 
 
 QUICK = Terms(duration=1, deadline=0.6, retry=0.05, forbidden=0.1)

@@ -14,6 +14,7 @@ from podgate.targets.kubernetes.reports import (
     NAMED,
     Condition,
     Reporter,
+    heard,
     notices,
     report_name,
     report_of,
@@ -115,7 +116,8 @@ def test_without_reports_a_status_says_nothing_about_nodes() -> None:
 
 
 def status_of_blue(told: list[NodeReport] | None) -> dict[str, Any]:
-    found = dict(statuses({BLUE: OBJECTS[BLUE]}, {BLUE: (ACCEPTED,)}, told))
+    heard_of = None if told is None else map(heard, told)
+    found = dict(statuses({BLUE: OBJECTS[BLUE]}, {BLUE: (ACCEPTED,)}, heard_of))
     status: dict[str, Any] = msgspec.json.decode(found[Part(BLUE, "status")].body)["status"]
     return status
 

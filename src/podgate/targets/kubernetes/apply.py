@@ -29,6 +29,8 @@ from podgate.targets.kubernetes.state import STANDBY, Fields, Notice, Part, Stat
 AT_ONCE: Final = 8
 """Requests under way at a time: an API server shares itself out among its clients anyway (KEP-1040)."""
 
+TOO_MANY: Final = "are too many at once: for now they are in the log alone"
+
 FORBIDDEN_PAUSE: Final = 300.0
 """Seconds until somebody who may not read asks again: rights are given by people, and nodes are many."""
 
@@ -131,7 +133,6 @@ class KubernetesTarget:
         doing: list[tuple[Key, Callable[[], Awaitable[str]]]] = []
         doing += [(part, lambda p=part, f=fields: self._apply_part(p, f)) for part, fields in plan.applied]  # type: ignore[misc]
         doing += [(part, lambda p=part, f=fields: self._release(p, f)) for part, fields in plan.released]  # type: ignore[misc]
-        doing += [(notice, lambda n=notice, s=subject: self._tell(n, s)) for notice, subject in plan.notices]  # type: ignore[misc]
         waiting = iter(doing)
 
         async def work() -> None:
@@ -140,14 +141,22 @@ class KubernetesTarget:
                 if why:
                     refused[key] = why
 
+        async def tell() -> None:
+            # One after the other: what was told before takes no room from what was not.
+            for notice, subject in plan.notices:
+                why = await self._tell(notice, subject)
+                if why:
+                    refused[notice] = why
+
         async with self._connection:
             try:
                 async with asyncio.TaskGroup() as group:
+                    group.create_task(tell())
                     for _ in range(min(AT_ONCE, len(doing))):
                         group.create_task(work())
             except BaseExceptionGroup as failed:
                 raise _first(failed) from failed
-        return refused
+        return _summed(refused)
 
     async def _apply_part(self, part: Part, fields: Fields) -> str:
         kind = self._kind(part)
@@ -184,12 +193,14 @@ class KubernetesTarget:
     async def _tell(self, notice: Notice, subject: Subject) -> str:
         left = self._budget.spend(asyncio.get_running_loop().time())
         if left is None:
-            return "too many Events at once: it is in the log alone"
+            return TOO_MANY
         self._budget = left
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         answer = await self._send(event_request(notice, subject, self._manager, self._instance, now))
-        # It was told before, and is still there.
-        return "" if not isinstance(answer, Refusal) or answer.code == 409 else _why(answer)
+        if isinstance(answer, Refusal) and answer.code == 409:
+            self._budget = self._budget.returned()  # it was told before, and is still there
+            return ""
+        return _why(answer) if isinstance(answer, Refusal) else ""
 
     def _kind(self, part: Part) -> Kind[Any]:
         return self._kinds[part.ref.kind]
@@ -207,6 +218,13 @@ class KubernetesTarget:
         if answer.refused.code not in _ITS_OWN_FAULT:
             raise ApplyError(f"{request.what}: {answer.refused}", "ApiFailed")
         return answer.refused
+
+
+def _summed(refused: Mapping[Key, str]) -> Mapping[Key, str]:
+    """Say of many Events that are too many once that they are; the next full read has them tried again."""
+    late = [key for key, why in refused.items() if why == TOO_MANY]
+    rest = {key: why for key, why in refused.items() if why != TOO_MANY}
+    return {**rest, late[0]: f"{len(late)} Events {TOO_MANY}"} if late else rest
 
 
 def _why(refusal: Refusal) -> str:

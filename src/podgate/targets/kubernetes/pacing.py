@@ -25,3 +25,7 @@ class Budget(Frozen, frozen=True):
         """Take one; None when there is none."""
         tokens = min(float(BURST), self.tokens + max(0.0, now - self.at) / REFILL)
         return Budget(tokens - 1, now) if tokens >= 1 else None
+
+    def returned(self) -> "Budget":
+        """Give one back that was not needed."""
+        return Budget(min(float(BURST), self.tokens + 1), self.at)

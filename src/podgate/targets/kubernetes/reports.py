@@ -12,6 +12,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject
@@ -114,52 +116,79 @@ def _applied(ref: ObjectRef, generation: int, instead: str) -> Mapping[str, Any]
     return {**{name: value for name, value in entry.items() if value}, "generation": generation}
 
 
+class Heard(Frozen, frozen=True):
+    """What one node says.
+
+    Attributes:
+        node: its name.
+        digest: the same for nodes that say the same.
+        applied: by object the generation that it has dealt with, and what it does instead.
+    """
+
+    node: str
+    digest: bytes
+    applied: Mapping[ObjectRef, tuple[int, str]]
+
+
+def heard(report: NodeReport) -> Heard:
+    """Read a report."""
+    rows = ((ObjectRef(each.kind, each.name, each.namespace), each.generation, each.instead) for each in report.applied)
+    applied = {ref: (generation, instead) for ref, generation, instead in rows}
+    return Heard(report.node, hashlib.sha256(msgspec.json.encode(report.applied)).digest(), applied)
+
+
+class _Group(Frozen, frozen=True):
+    """Nodes that say the same; thousands do, so that each is not asked about each object."""
+
+    applied: Mapping[ObjectRef, tuple[int, str]]
+    nodes: list[str]
+
+
+def _grouped(told: Iterable[Heard]) -> list[_Group]:
+    groups: dict[bytes, _Group] = {}
+    for each in told:
+        groups.setdefault(each.digest, _Group(each.applied, [])).nodes.append(each.node)
+    for group in groups.values():
+        group.nodes.sort()
+    return list(groups.values())
+
+
 def statuses(
     objects: Mapping[ObjectRef, ApiObject],
     conditions: Mapping[ObjectRef, tuple[Condition, ...]],
-    reports: Iterable[NodeReport] | None,
+    told: Iterable[Heard] | None,
 ) -> list[tuple[Part, Fields]]:
     """Give the status of each object.
 
     Args:
         objects: those of the feature's own kind.
         conditions: what is so on every node.
-        reports: what the nodes say; None where that is not to be had.
+        told: what the nodes say; None where that is not to be had.
     """
-    told = None if reports is None else _by_object(sorted(reports, key=lambda report: report.node))
-    return [
-        _status(ref, objects[ref].metadata.generation, conditions.get(ref, ()), None if told is None else told(ref))
-        for ref in sorted(objects)
-    ]
-
-
-def _by_object(reports: list[NodeReport]) -> Any:
-    """Index reports by object: each object with every node's generation and deviation, in order of the nodes."""
-    index: dict[ObjectRef, dict[str, tuple[int, str]]] = {}
-    for report in reports:
-        for each in report.applied:
-            ref = ObjectRef(each.kind, each.name, each.namespace)
-            index.setdefault(ref, {})[report.node] = (each.generation, each.instead)
-    nodes = [report.node for report in reports]
-    return lambda ref: [(node, *index.get(ref, {}).get(node, (-1, ""))) for node in nodes]
+    groups = None if told is None else _grouped(told)
+    return [_status(ref, objects[ref].metadata.generation, conditions.get(ref, ()), groups) for ref in sorted(objects)]
 
 
 def _status(
-    ref: ObjectRef, generation: int, conditions: tuple[Condition, ...], told: list[tuple[str, int, str]] | None
+    ref: ObjectRef, generation: int, conditions: tuple[Condition, ...], groups: list[_Group] | None
 ) -> tuple[Part, Fields]:
     status: dict[str, Any] = {"observedGeneration": generation}
-    if told is not None:
-        others = [
-            {"node": node, "why": instead if seen == generation else PENDING}
-            for node, seen, instead in told
-            if seen != generation or instead
-        ]
-        applying = len(told) - len(others)
-        nodes = {"applying": applying, "reporting": len(told), "summary": f"{applying}/{len(told)}"}
-        status["nodes"] = {**nodes, **({"others": others[:NAMED]} if others else {})}
-        conditions = (*conditions, _everywhere(applying, len(told)))
+    if groups is not None:
+        reporting = sum(len(group.nodes) for group in groups)
+        behind = [(group, why) for group in groups if (why := _why_not(group.applied.get(ref), generation))]
+        applying = reporting - sum(len(group.nodes) for group, _ in behind)
+        first = sorted((node, why) for group, why in behind for node in group.nodes[:NAMED])[:NAMED]
+        nodes = {"applying": applying, "reporting": reporting, "summary": f"{applying}/{reporting}"}
+        others = [{"node": node, "why": why} for node, why in first]
+        status["nodes"] = {**nodes, **({"others": others} if others else {})}
+        conditions = (*conditions, _everywhere(applying, reporting))
     status["conditions"] = [_condition(each, generation) for each in sorted(conditions, key=lambda each: each.type)]
     return status_of(ref, status)
+
+
+def _why_not(said: tuple[int, str] | None, generation: int) -> str:
+    """Say why nodes do not apply an object as it is now; empty where they do."""
+    return said[1] if said is not None and said[0] == generation else PENDING
 
 
 def _everywhere(applying: int, reporting: int) -> Condition:
