@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podgate.engine.kept import MAX_BYTES, KeptDirectory
+from podgate.engine.kept import MAX_BYTES, KeptDirectory, kept_in
 
 
 def test_what_was_saved_is_loaded_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -24,6 +24,20 @@ def test_what_was_kept_can_be_forgotten_twice(tmp_path: Path) -> None:
     assert kept.forget()
     assert not (tmp_path / "state").exists()
     assert not kept.forget()
+
+
+def test_without_a_folder_nothing_is_kept_and_nothing_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_bytes(b"not ours")
+    kept = kept_in("")
+    kept.save({"config.json": b"one"})
+    assert kept.load() == ({}, {})
+    assert kept.is_writable()
+    assert not kept.forget()
+    assert (tmp_path / "config.json").read_bytes() == b"not ours"
+    assert kept_in("/x").path == Path("/x")
 
 
 def test_a_foreign_file_in_the_directory_keeps_the_directory(tmp_path: Path) -> None:

@@ -72,6 +72,12 @@ async def test_the_first_value_comes_at_once(tmp_path: Path) -> None:
 
 
 @in_virtual_time
+async def test_where_nothing_is_watched_that_is_the_value() -> None:
+    async with reading() as reader:
+        assert reader.values == [{}]
+
+
+@in_virtual_time
 async def test_an_edit_in_place_a_replacement_and_a_link_arrive(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("one")

@@ -165,6 +165,24 @@ def test_what_was_known_last_stays_while_nobody_follows(tmp_path: Path) -> None:
             assert "podgate_metadata_watch_connected 1" in running.page("/")[1]
 
 
+def test_a_broken_policy_takes_nothing_away_when_the_watching_process_starts_anew(tmp_path: Path) -> None:
+    objects, path = tmp_path / "objects", str(tmp_path / "socket")
+    objects.mkdir()
+    (objects / "pods.yaml").write_text(f"{pod('web', WEB)}---\n{pod('db', DB)}")
+    (objects / "policy.yaml").write_text(policy("web"))
+    watch = (
+        *("podgate.cli", "metadata", "watch", "--node-name", "node-1", "--source", str(objects), "--socket", path),
+        *("--state-dir", str(tmp_path / "state")),
+    )
+    with node(tmp_path, "--watch-socket", path) as running:
+        with process(running.namespace, tmp_path / "watch", *watch):
+            poll(lambda: running.statuses(KUBE_ENV) == [200, 403, 403] and any((tmp_path / "state").iterdir()))
+        (objects / "policy.yaml").write_text("kind: [")
+        with process(running.namespace, tmp_path / "watch", *watch):
+            poll(lambda: LAST_GOOD in running.page("/readyz")[1])
+            assert running.statuses(KUBE_ENV) == [200, 403, 403]
+
+
 def test_a_second_process_that_ended_is_started_again_and_goes_with_the_first(tmp_path: Path) -> None:
     (tmp_path / "objects.yaml").write_text(f"{pod('web', WEB)}---\n{policy('web')}")
     with node(tmp_path, "--source", str(tmp_path / "objects.yaml")) as running:
