@@ -17,6 +17,7 @@ FORBIDDEN = (
     "aiohttp",
     "h11",
     "inotify_simple",
+    "pathlib",
     "http.server",
 )
 

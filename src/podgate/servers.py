@@ -13,11 +13,10 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from podgate.engine.host import Host, Sources, Work
-from podgate.engine.kept import KeptDirectory
+from podgate.engine.kept import Unkept
 from podgate.engine.single import AlreadyRunningError, answered, only_one
 from podgate.engine.status import Status
 from podgate.joints import Compiled, Inputs, Sample, Source, Step
@@ -35,9 +34,6 @@ NODE_VARIABLE: Final = "NODE_NAME"
 
 _GARBAGE: Final = (700, 10, 10)
 """Python's own thresholds, which a start may have raised."""
-
-_NOWHERE: Final = Path("/nonexistent")
-"""Where such a feature keeps things between starts: it compiles from its files alone, so there is nothing to keep."""
 
 
 class Server(Protocol):
@@ -84,7 +80,7 @@ def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
     names = [step.name for step in steps]
     status = Status(server.name, names, log, live=lambda: chain.from_iterable(step.live() for step in steps))
     log.info("starting", feature=server.name, node=node_name)
-    host = Host(work, sources, KeptDirectory(_NOWHERE), status)
+    host = Host(work, sources, Unkept(), status)
     try:
         with only_one(server.name) as claim, asyncio.Runner(loop_factory=_new_loop()) as runner:
             code = runner.run(_serve(host, settings.metrics_addr, status, claim))

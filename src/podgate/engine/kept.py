@@ -7,10 +7,12 @@ Invariant: a file is whole or absent, readable by its owner alone, and never hal
 import os
 import stat
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from podgate.linux.atomic import write_atomic
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_BYTES: Final = 16 << 20
 """What a kept file may hold: 10,000 entries with their origins are about one MiB."""
@@ -19,7 +21,7 @@ MAX_BYTES: Final = 16 << 20
 class KeptDirectory:
     """A directory of kept files; made on the first write (mode 0700)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: "Path") -> None:
         self.path = path
 
     def load(self) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
@@ -77,7 +79,7 @@ class Unkept(KeptDirectory):
     """Keeps nothing beyond this process: what is good now is the last good configuration for as long as it runs."""
 
     def __init__(self) -> None:
-        super().__init__(Path("/nonexistent"))
+        """Have no path."""
 
     def load(self) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
         """Give nothing."""
@@ -97,4 +99,6 @@ class Unkept(KeptDirectory):
 
 def kept_in(folder: str) -> KeptDirectory:
     """Give what keeps things in a folder; in no folder, nothing beyond this process."""
+    from pathlib import Path  # noqa: PLC0415 - half a MiB in a process that keeps nothing
+
     return KeptDirectory(Path(folder)) if folder else Unkept()
