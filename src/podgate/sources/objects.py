@@ -6,7 +6,7 @@ Invariant: nothing raises on any text; what cannot be used is a Problem, on the 
 file, with the document's index in front of the field: ``[2].spec.podCIDR``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -86,6 +86,8 @@ def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> 
         status: what to put under ``status`` of the object (a lab keeps it in a file of its own).
     """
     parsed = parsed_file(path, data)
+    # Most of what a large file costs is to look for null everywhere; JSON has one word for it.
+    clean = without_nulls if b"null" in data or path[path.rfind(".") :] not in _READERS else _as_it_is
     problems = [
         Problem(file_ref(path), "error" if fault.fatal else "warning", "Syntax" if fault.fatal else "Suspicious", "",
                 str(fault))
@@ -97,7 +99,7 @@ def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> 
     for place, obj in objects_in(parsed):
         if isinstance(status, dict) and isinstance(obj, dict):
             obj = {**obj, "status": status}  # noqa: PLW2901 - the object, completed
-        read = _read(path, place, obj, wanted)
+        read = _read(path, place, obj, wanted, clean)
         if isinstance(read, Problem):
             problems.append(read)
             if read.ref.kind != "File":
@@ -149,7 +151,13 @@ def raw_ref(obj: Any, kind: Kind[Any] | None) -> ObjectRef | None:
     return ObjectRef(_text(obj, "kind"), name, namespace)
 
 
-def _read(path: str, place: Place, obj: Any, wanted: Wanted) -> tuple[ObjectRef, ApiObject] | Problem | None:
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _read(
+    path: str, place: Place, obj: Any, wanted: Wanted, clean: Callable[[Any], Any]
+) -> tuple[ObjectRef, ApiObject] | Problem | None:
     """Decode one object: None if nobody asks for it."""
     if not isinstance(obj, dict):
         return _misplaced(path, place, (), "this is not a Kubernetes object: write apiVersion, kind and metadata")
@@ -165,14 +173,13 @@ def _read(path: str, place: Place, obj: Any, wanted: Wanted) -> tuple[ObjectRef,
     if not wanted.selects(obj, ref):
         return None
     try:
-        return ref, msgspec.convert(_completed(obj, ref), kind.decodes_to)
+        return ref, msgspec.convert(_completed(clean(obj), ref), kind.decodes_to)
     except msgspec.ValidationError as error:
         return invalid(ref, str(error))
 
 
-def _completed(obj: Mapping[str, Any], ref: ObjectRef) -> Any:
-    """Do as an API server does: null is the same as absent, and a namespaced object is in some namespace."""
-    plain = without_nulls(obj)
+def _completed(plain: Mapping[str, Any], ref: ObjectRef) -> Any:
+    """Do as an API server does: a namespaced object is in some namespace."""
     return {**plain, "metadata": {**plain["metadata"], "namespace": ref.namespace}}
 
 
