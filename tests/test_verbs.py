@@ -54,9 +54,9 @@ class Words:
         def compile_(inputs: Inputs) -> Compiled[States]:
             content = inputs.files[settings.file]
             word = content.data.decode().strip() if isinstance(content, Present) else ""
-            if severity := {"": "error", "odd": "warning"}.get(word):
+            if severity := {"": "error", "odd": "warning", "apart": "error"}.get(word):
                 problem = Problem(file_ref(settings.file), severity, "Odd", "", "it is odd: write another word")  # type: ignore[arg-type]
-                return Compiled(States({}, {}), problems_by_object([problem]))
+                return Compiled(States({}, {}), problems_by_object([problem]), isolates=word == "apart")
             return Compiled(States({"word": word}, {"word": word}))
 
         return compile_
@@ -127,6 +127,14 @@ def test_an_error_in_the_input_is_exit_2_and_no_answer(rig: Rig) -> None:
         assert (code, out) == (2, "")
         assert "it is odd: write another word" in err
     assert [target.reads for target in rig.feature.targets] == [0, 0]
+
+
+def test_an_error_of_one_object_among_many_goes_to_stderr_beside_the_answer(rig: Rig) -> None:
+    rig.file.write_text("apart")
+    code, out, err = rig.perform("render")
+    assert (code, out) == (0, "\n")
+    assert "error: it is odd" in err
+    assert rig.perform("check") == (1, "one finding\n", "")
 
 
 def test_a_warning_goes_to_stderr_beside_the_answer(rig: Rig) -> None:

@@ -55,6 +55,8 @@ class Compiled(Frozen, Generic[StatesT], frozen=True):
         degraded: why the feature is not ready although its steps committed; empty when it is.
         holds: True where nobody knows what should be, so that nothing is written and what is in force stays;
             ``degraded`` says why.
+        isolates: True where an object with errors takes nothing from the others, and most objects are other people's:
+            questions are answered in spite of errors.
     """
 
     states: StatesT
@@ -64,6 +66,7 @@ class Compiled(Frozen, Generic[StatesT], frozen=True):
     wanted: frozenset[ObjectRef] = frozenset()
     degraded: str = ""
     holds: bool = False
+    isolates: bool = False
 
 
 class Plan(Protocol):

@@ -161,7 +161,7 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
     compiled = feature.compiler(settings)(look.inputs)
     problems = [problem for ref in sorted(compiled.problems) for problem in compiled.problems[ref]]
     errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
+    if errors and not compiled.isolates:
         raise BadInput("\n".join(look.describe(problem) for problem in problems))
     if compiled.holds:
         raise BadInput(f"podgate {feature.name} {verb}: {compiled.degraded}")

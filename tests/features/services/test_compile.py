@@ -173,6 +173,7 @@ def test_while_a_kind_is_absent_the_intent_says_so_and_the_feature_is_not_ready(
         assert compiled.degraded == compiled.states.unknown
     assert compiler()(Inputs()).states.unknown
     assert not compiler()(inputs).states.unknown
+    assert compiler()(inputs).isolates
 
 
 def test_watches_are_for_the_default_proxy_or_for_one_with_a_name() -> None:

@@ -121,6 +121,7 @@ class Compiler(Generic[StatesT]):
             problems=self._problems(own, self._of_services(facts), self._of_slices(slices)),
             degraded=unknown or no_pod_range(self._settings, node),
             holds=bool(unknown),
+            isolates=True,
         )
 
     def _family(
