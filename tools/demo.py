@@ -12,10 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools import cluster, demo_masquerade, demo_metadata
+from tools import cluster, demo_masquerade, demo_metadata, demo_services
 from tools.walkthrough import StepNotSeenError, Walkthrough
 
-WALKTHROUGHS = {"masquerade": demo_masquerade.walk, "metadata": demo_metadata.walk}
+WALKTHROUGHS = {
+    "masquerade": demo_masquerade.walk,
+    "metadata": demo_metadata.walk,
+    "services": demo_services.walk,
+}
 
 
 def main(arguments: list[str]) -> int:
