@@ -129,6 +129,11 @@ TABLE = {
         [found(OLD), found("DaemonSet/other-v1")],
         [GOES],
     ),
+    "another part of the application waits for nobody": (
+        [wanted("DaemonSet/proxy-v0.2")],
+        [found(OLD, labels={"k8s-app": "proxy", "app.kubernetes.io/component": "other"}), found(NEW)],
+        [GOES],
+    ),
 }  # fmt: skip
 
 

@@ -10,7 +10,11 @@ from podgate.admin.doctor.agents import Agent, Placed, agents_in, daemonset_of, 
 
 FEATURES = ("masquerade", "metadata")
 DEPLOY = Path(__file__).parents[3] / "deploy"
-SETS = sorted(path for path in DEPLOY.rglob("*.yaml") if "kind: DaemonSet" in path.read_text())
+SETS = sorted(
+    path
+    for path in DEPLOY.rglob("*.yaml")
+    if "kind: DaemonSet" in path.read_text() and path.parent.name != "remove-rules"
+)
 
 
 def container(image: str, *args: str, command: tuple[str, ...] = ()) -> dict[str, Any]:

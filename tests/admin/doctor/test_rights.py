@@ -21,17 +21,18 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 
 
 def given_by(folder: str) -> set[Right]:
-    """Give the rights of a folder's roles, without the names of single objects."""
+    """Give the rights of a folder's roles."""
     found: set[Right] = set()
     for path in (DEPLOY / folder).glob("*.yaml"):
         for obj in yaml.safe_load_all(path.read_text()):
             for rule in obj.get("rules") or () if obj["kind"] in {"ClusterRole", "Role"} else ():
                 namespace = obj["metadata"].get("namespace", "")
                 found |= {
-                    Right(group, resource, verb, namespace)
+                    Right(group, resource, verb, namespace, name)
                     for group in rule["apiGroups"]
                     for resource in rule["resources"]
                     for verb in rule["verbs"]
+                    for name in rule.get("resourceNames") or [""]
                 }
     return found
 
@@ -39,13 +40,15 @@ def given_by(folder: str) -> set[Right]:
 def test_masquerades_rights_are_those_of_its_manifests() -> None:
     role = Role(MASQUERADE, "masquerade", "run", True, "")
     settings = settings_of(role, Agent("masquerade", "run", ("--config=/etc/config/ip-masq-agent",), ""))
-    needs = reads(role.watches(settings)) | tells(MASQUERADE_POLICY, "kube-system")
+    needs = reads(role.watches(settings)) | tells(MASQUERADE_POLICY, "kube-system", "podgate-masquerade")
     assert needs == given_by("masquerade-policies")
 
 
 def test_metadatas_rights_are_those_of_its_manifests() -> None:
     role = Role(WATCHER, "metadata", "watch", True, "")  # type: ignore[arg-type]
-    needs = reads(role.watches(settings_of(role, None))) | tells(METADATA_POLICY, "kube-system")
+    needs = reads(role.watches(settings_of(role, None))) | tells(
+        METADATA_POLICY, "kube-system", "podgate-metadata-watch"
+    )
     assert needs == given_by("metadata/per-pod")
 
 
@@ -61,12 +64,12 @@ def test_settings_that_cannot_be_used_are_the_defaults() -> None:
     ("account", "kind"), [(Account(), "SelfSubjectAccessReview"), (Account("ns", "agent"), "SubjectAccessReview")]
 )
 def test_a_review_asks_about_one_right_of_one_account(account: Account, kind: str) -> None:
-    request = review(Right("podgate.dev", "masqueradepolicies/status", "patch", "x"), account)
+    request = review(Right("podgate.dev", "masqueradepolicies/status", "patch", "x", "y"), account)
     body: dict[str, Any] = msgspec.json.decode(request.body)
     assert (body["kind"], request.path.rpartition("/")[2]) == (kind, f"{kind.lower()}s")
     assert body["spec"]["resourceAttributes"] == {
         "group": "podgate.dev", "resource": "masqueradepolicies", "subresource": "status", "verb": "patch",
-        "namespace": "x",
+        "namespace": "x", "name": "y",
     }  # fmt: skip
     assert body["spec"].get("user") == ("system:serviceaccount:ns:agent" if account.name else None)
 

@@ -117,7 +117,7 @@ class Cluster:
             return ""
         if wanted.addon.mode == "EnsureExists":
             body = {**wanted.addon.body, "metadata": {**wanted.addon.body["metadata"], **_named(wanted)}}
-            answer = await self._sent(create(wanted.kind, wanted.ref, body, self._manager))
+            answer = await self._sent(_strict(create(wanted.kind, wanted.ref, body, self._manager)))
             return "" if not isinstance(answer, Refusal) or answer.code == 409 else str(answer)
         answer = await self._sent(self._apply(wanted))
         return _why(answer) if isinstance(answer, Refusal) else ""
@@ -176,7 +176,7 @@ class Cluster:
     # --- asking -----------------------------------------------------------------------------------------------
 
     def _apply(self, wanted: Wanted) -> Request:
-        return apply(wanted.kind, wanted.ref, _fields(wanted.addon), self._manager, force=True)
+        return _strict(apply(wanted.kind, wanted.ref, _fields(wanted.addon), self._manager, force=True))
 
     async def _sent(self, request: Request) -> bytes | Refusal:
         answer = await self._ask_now(request)
@@ -239,6 +239,11 @@ def _fields(addon: Addon) -> dict[str, Any]:
 
 def _named(wanted: Wanted) -> dict[str, str]:
     return {"name": wanted.ref.name, **({"namespace": wanted.ref.namespace} if wanted.ref.namespace else {})}
+
+
+def _strict(request: Request) -> Request:
+    """Have a field that the API does not know refused, as kubectl does, instead of dropped in silence (KEP-2885)."""
+    return msgspec.structs.replace(request, query=(*request.query, ("fieldValidation", "Strict")))
 
 
 def _dry(request: Request) -> Request:

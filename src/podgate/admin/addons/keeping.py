@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from podgate.admin.addons.cluster import Cluster
 from podgate.admin.addons.folder import Folder
 from podgate.admin.addons.plan import WORKLOADS, Plan, planned
@@ -153,7 +155,8 @@ async def for_ever(keeper: Keeper, interval: float, stop: asyncio.Event) -> None
 async def preview(keeper: Keeper) -> Answered:
     """Show the plan; exit 0 for no difference, 1 for some, 2 when it cannot be told."""
     passed = await keeper.look()
-    answered = told(passed, "no difference" if passed.plan is not None and not passed.plan else "")
+    verdict = "no difference" if passed.plan is not None and not passed.plan and not passed.complaints else ""
+    answered = told(msgspec.structs.replace(passed, unready=()), verdict)
     code = 2 if passed.plan is None else int(bool(passed.plan) or bool(passed.complaints))
     return Answered(answered.text, answered.data, code)
 

@@ -30,6 +30,9 @@ WORKLOADS: Final = ("DaemonSet", "Deployment", "StatefulSet")
 APPLICATION: Final = ("k8s-app", "app.kubernetes.io/name", "app")
 """Labels that say of which application an object is; the first that both carry counts."""
 
+PART: Final = ("app.kubernetes.io/component", "app.kubernetes.io/instance")
+"""Labels that say which part of an application it is: there must be no difference in them."""
+
 
 class Wanted(Frozen, frozen=True):
     """An add-on whose kind the API has."""
@@ -199,7 +202,7 @@ def both_on_host(old: Found, new: Found) -> bool:
 
 def _same_application(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     label = next((each for each in APPLICATION if each in one and each in other), None)
-    return label is not None and one[label] == other[label]
+    return label is not None and all(one.get(each) == other.get(each) for each in (label, *PART))
 
 
 def _order(each: Wanted | Found) -> tuple[int, str, str, str]:

@@ -146,7 +146,8 @@ async def review_findings(ask: Ask, role: Role, settings: Any, accounts: Sequenc
     told = getattr(role.feature, "tells", None)
     found: list[Finding] = []
     for account in accounts:
-        needs = reads(watches) | tells(told.kind if told else None, account.namespace or "kube-system")
+        lease = f"podgate-{role.feature.name.replace('_', '-')}"  # as telling.py names it
+        needs = reads(watches) | tells(told.kind if told else None, account.namespace or "kube-system", lease)
         answers: dict[Right, bool] = {}
         for right in sorted(needs):
             answer = await ask(review(right, account))

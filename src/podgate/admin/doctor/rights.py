@@ -25,18 +25,20 @@ _EVERYBODY: Final = "system:authenticated"
 
 
 class Right(Frozen, frozen=True, order=True):
-    """One verb on one resource; an empty namespace stands for all."""
+    """One verb on one resource; an empty namespace or name stands for all."""
 
     group: str
     resource: str
     verb: str
     namespace: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         """Show ``list pods`` or ``patch masqueradepolicies.podgate.dev/status``."""
         plural, slash, subresource = self.resource.partition("/")
         where = f" in {self.namespace}" if self.namespace else ""
-        return f"{self.verb} {plural}{'.' if self.group else ''}{self.group}{slash}{subresource}{where}"
+        which = f" {self.name}" if self.name else ""
+        return f"{self.verb} {plural}{'.' if self.group else ''}{self.group}{slash}{subresource}{which}{where}"
 
 
 class Account(Frozen, frozen=True):
@@ -59,16 +61,18 @@ def reads(watches: Iterable[Watch]) -> set[Right]:
     }
 
 
-def tells(kind: Kind[Any] | None, namespace: str) -> set[Right]:
+def tells(kind: Kind[Any] | None, namespace: str, lease: str) -> set[Right]:
     """Give the rights that telling needs: a report by node, statuses, Events, and the Lease of the one that leads.
 
     Args:
         kind: whose status is written; None for none.
         namespace: where the Lease is.
+        lease: its name. RBAC cannot restrict what is made by its name.
     """
     found = {Right(NODE_REPORT.group, NODE_REPORT.plural, verb) for verb in ("create", "list", "patch", "watch")}
     found |= {Right(EVENT.group, EVENT.plural, "create")}
-    found |= {Right(LEASE.group, LEASE.plural, verb, namespace) for verb in ("create", "get", "update")}
+    found |= {Right(LEASE.group, LEASE.plural, "create", namespace)}
+    found |= {Right(LEASE.group, LEASE.plural, verb, namespace, lease) for verb in ("get", "update")}
     return found | ({Right(kind.group, f"{kind.plural}/status", "patch")} if kind else set())
 
 
@@ -77,6 +81,7 @@ def review(right: Right, account: Account) -> Request:
     plural, _, subresource = right.resource.partition("/")
     asked = {"group": right.group, "resource": plural, "verb": right.verb}
     asked |= {"namespace": right.namespace} if right.namespace else {}
+    asked |= {"name": right.name} if right.name else {}
     asked |= {"subresource": subresource} if subresource else {}
     spec: dict[str, Any] = {"resourceAttributes": asked}
     kind = "SubjectAccessReview" if account.name else "SelfSubjectAccessReview"
