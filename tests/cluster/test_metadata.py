@@ -20,6 +20,7 @@ PODS = ("web", "db", "far")
 POLICIES = "/apis/podgate.dev/v1alpha1/metadatapolicies"
 POLICY = f"{POLICIES}/installer"
 ACCOUNT = "system:serviceaccount:kube-system:metadata-proxy"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podgate-metadata-watch"
 DAEMONSET = "/apis/apps/v1/namespaces/kube-system/daemonsets/metadata-proxy-v0.1"
 
 
@@ -62,6 +63,7 @@ def running(plane: ControlPlane) -> Iterator[TestLab]:
         started.run("delete", *(f"pod/{name}" for name in PODS))
         started.run("delete", "-n", "kube-system", "daemonset/metadata-proxy-v0.1")
         started.run("delete", "customresourcedefinition/metadatapolicies.podgate.dev")
+        plane.request("DELETE", LEASE)  # nobody's any more, and another test wants to see one made
 
 
 def get(running: TestLab, who: str, url: str) -> str:

@@ -16,10 +16,11 @@ from podgate.telling import telling
 from tests.support.asynchronous import in_loop
 from tests.support.cluster import ControlPlane
 from tests.support.poll import poll_async
-from tests.support.rights import DEPLOY, access_of, asked, exactly, folders, grant, list_in_pages
+from tests.support.rights import DEPLOY, Looking, access_of, asked, exactly, folders, grant, list_in_pages
 from tests.support.telling_agent import telling_agent
 
 NOWHERE = Access("http://localhost")
+NODE_NAME = "node-rights"
 ROLE = """\
 kind: Role
 metadata: {name: r, namespace: ns}
@@ -115,13 +116,16 @@ SCENARIOS = [
     Scenario(
         DEPLOY / "metadata" / "per-pod",
         METADATA_WATCH,
-        WatchSettings(node_name="rights"),
+        WatchSettings(node_name=NODE_NAME),
         (DEPLOY / "metadata" / "customresourcedefinition.yaml",),
         (("/apis/podgate.dev/v1alpha1/metadatapolicies", POLICY),),
         ("MetadataPolicy", "BadPath"),
     ),
 ]
-ELSEWHERE = {DEPLOY / "masquerade-policies": "test_policies.py"}
+ELSEWHERE = {
+    DEPLOY / "masquerade-policies": "test_policies.py",
+    DEPLOY / "metadata" / "startup-taint": "test_metadata_untaint.py",
+}
 
 
 def events(plane: ControlPlane) -> set[tuple[str, str]]:
@@ -132,24 +136,26 @@ def events(plane: ControlPlane) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.folder.name)
 def test_an_agent_needs_just_the_rights_of_its_folder(plane: ControlPlane, scenario: Scenario) -> None:
     """It tells of what is wrong, reports, leads, and gives its Lease back; and lists in pages where it must."""
+    feature, settings = scenario.feature, scenario.settings
     grant(plane, scenario.folder, *scenario.manifests)
-    plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "rights"}})
-    watches = telling(scenario.feature, scenario.feature.watches(scenario.settings, "rights"), NOWHERE, "rights")
 
     @in_loop
-    async def tells() -> None:
+    async def tells(looking: Looking) -> None:
         access = access_of(plane, scenario.folder, plane.server)
-        async with telling_agent(scenario.feature, scenario.settings, access, "rights", stderr_log({})):
-            await poll_async(lambda: scenario.event in events(plane))
+        async with telling_agent(feature, settings, access, NODE_NAME, stderr_log({})):
+            await poll_async(lambda: scenario.event in events(plane) and not looking.unused())
 
-    with exactly(plane, scenario.folder):
-        for path, obj in scenario.wrong:
-            assert plane.request("POST", path, obj)[0] in (201, 409)
-        tells()
-        list_in_pages(plane, scenario.folder, watches.watches)
-    for path, obj in scenario.wrong:
-        plane.request("DELETE", f"{path}/{obj['metadata']['name']}")
-    plane.request("DELETE", "/api/v1/nodes/rights")
+    made = [*scenario.wrong, ("/api/v1/nodes", {"metadata": {"name": NODE_NAME}})]
+    try:
+        for path, obj in made:
+            assert plane.request("POST", path, obj)[0] == 201
+        with exactly(plane, scenario.folder) as looking:
+            watches = telling(feature, feature.watches(settings, NODE_NAME), NOWHERE, NODE_NAME).watches
+            list_in_pages(plane, scenario.folder, watches)
+            tells(looking)
+    finally:
+        for path, obj in made:
+            plane.request("DELETE", f"{path}/{obj['metadata']['name']}")
 
 
 def test_each_folder_that_gives_rights_is_looked_at() -> None:
