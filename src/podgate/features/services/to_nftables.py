@@ -91,6 +91,7 @@ class Writer:
             sets=layout.declarations(self._family),
             chains=self._chains(intent.node, buckets, seconds),
             elements={name: held for name, held in elements.items() if held},
+            last=layout.LAST,
         )
 
     def _chains(self, *shape: *_Shape) -> tuple[Chain, ...]:
