@@ -79,6 +79,7 @@ def world(
             return
         grant(plane, DEPLOY / "masquerade-policies")
         api = Api(plane)
+        api.remove(config())  # what other tests applied
         with reachable(plane, namespace), running(namespace, path, *api.arguments) as agent:
             yield World(api, agent)
         api.remove_all()

@@ -121,16 +121,31 @@ def asked(plane: ControlPlane, user: str, since: int) -> list[Asked]:
     return found
 
 
+class Looking:
+    """What a folder allows its account, and what the account asked for since."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self._plane = plane
+        self._since = plane.audit_log.stat().st_size
+        self._user = f"system:serviceaccount:{':'.join(account(folder))}"
+        self._rights = [right for path in sorted(folder.glob("*.yaml")) for right in rights_in(path)]
+
+    def refused(self) -> list[Right]:
+        """Give what was asked for and not allowed."""
+        return sorted({each.right for each in asked(self._plane, self._user, self._since) if each.code == 403})
+
+    def unused(self) -> list[Right]:
+        """Give what is allowed and was not asked for yet."""
+        requests = asked(self._plane, self._user, self._since)
+        return [right for right in self._rights if not any(right.allows(each.right) for each in requests)]
+
+
 @contextmanager
-def exactly(plane: ControlPlane, folder: Path) -> Iterator[None]:
+def exactly(plane: ControlPlane, folder: Path) -> Iterator[Looking]:
     """See that what a folder's account asks for in the body is just what the folder allows."""
-    since = plane.audit_log.stat().st_size
-    yield
-    rights = [right for path in sorted(folder.glob("*.yaml")) for right in rights_in(path)]
-    requests = asked(plane, f"system:serviceaccount:{':'.join(account(folder))}", since)
-    refused = sorted({each.right for each in requests if each.code == 403})
-    unused = [right for right in rights if not any(right.allows(each.right) for each in requests)]
-    wrong = {"asked for and not allowed": refused, "never asked for": unused}
+    looking = Looking(plane, folder)
+    yield looking
+    wrong = {"asked for and not allowed": looking.refused(), "never asked for": looking.unused()}
     assert not any(wrong.values()), f"{folder}: {wrong}"
 
 
