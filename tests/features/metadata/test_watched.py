@@ -8,7 +8,7 @@ from podgate.features.metadata.watched import BEAT, Watched, line_of, read_line
 
 SELECTOR = PodSelector({"app": "web"}, (Expression("tier", "In", ("a", "b")),))
 SPEC = PolicySpec((Rule(("/x\n",), "deny", ("GET",), {"k": "*"}),), Subjects(("a",), ("a/robot",), SELECTOR))
-WHOLE = Watched((NamedPolicy("p", SPEC),), {"10.0.0.1": Client("a/b", (0,))}, ("10.0.0.0/8",), {"l": "v"}, True, "why")
+WHOLE = Watched((NamedPolicy("p", SPEC),), {"10.0.0.1": Client("a/b", (0,))}, ("10.0.0.0/8",), True, "why")
 
 
 @pytest.mark.parametrize("watched", [Watched(), Watched(clients={}), WHOLE])

@@ -30,7 +30,6 @@ class Watched(Frozen, frozen=True, forbid_unknown_fields=True):
         policies: all that are in force, with their names.
         clients: this node's Pods by address; None when they cannot be had.
         pod_ranges: ranges that all of them are in, where such are known.
-        node_labels: of this Node, as far as the rules depend on them; None when it is not known.
         strictest: whether everybody gets the strictest rules, since there may be a policy that could not be read.
         why: why what is in force is not what users wrote; empty when it is.
     """
@@ -38,7 +37,6 @@ class Watched(Frozen, frozen=True, forbid_unknown_fields=True):
     policies: tuple[NamedPolicy, ...] = ()
     clients: Mapping[str, Client] | None = None
     pod_ranges: tuple[str, ...] = ()
-    node_labels: Mapping[str, str] | None = None
     strictest: bool = False
     why: str = ""
 

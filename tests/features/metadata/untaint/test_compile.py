@@ -16,7 +16,7 @@ from podgate.joints import Inputs
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.nodes import NODE, Node, NodeSpec, Taint
-from podgate.model.snapshot import Listed, Snapshot
+from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.model.table import Table
 from podgate.targets.kubernetes.taints import Tainted
 
@@ -52,6 +52,15 @@ def test_a_node_is_freed_when_its_own_proxy_is_ready(
     listed = {ObjectRef("Pod", f"p{index}", "kube-system"): pod for index, pod in enumerate(pods)}
     nodes = {ObjectRef("Node", "n"): node(*taints)}
     kinds: dict[str, Any] = {PROXY.kind: Listed(Table.of(listed)), NODE.kind: Listed(Table.of(nodes))}
-    states = compile_untaint(KEY, Inputs(Snapshot(kinds))).states
+    compiled = compile_untaint(KEY, Inputs(Snapshot(kinds)))
+    states = compiled.states
+    assert not compiled.degraded
     assert states.free.nodes == (frozenset() if places is None else {Tainted("n", "u", KEY, places)})
     assert states.tainted == (KEY in taints)
+
+
+def test_what_must_not_be_read_is_said() -> None:
+    kinds: dict[str, Any] = {PROXY.kind: Absent("forbidden"), NODE.kind: Listed(Table())}
+    compiled = compile_untaint(KEY, Inputs(Snapshot(kinds)))
+    assert compiled.degraded.startswith("Pod cannot be listed")
+    assert not compiled.states.free.nodes

@@ -130,7 +130,7 @@ def _from_watch(settings: Settings, inputs: Inputs, found: Listed[Any] | Absent)
     filter_ = filter_of(settings, watched.policies, watched.clients, watched.pod_ranges, strictest=watched.strictest)
     watch: Literal["lost", "waiting", "connected"]
     watch = "lost" if lost else "waiting" if isinstance(found, Absent) else "connected"
-    states = _states(settings, filter_, node_rules(settings, inputs.machine, watched.node_labels), watch)
+    states = _states(settings, filter_, node_rules(settings, inputs.machine), watch)
     return Compiled(states, problems_by_object(lost), degraded=why)
 
 

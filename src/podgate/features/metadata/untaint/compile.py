@@ -12,7 +12,7 @@ from podgate.model.frozen import Frozen
 from podgate.model.kinds.meta import ApiStruct, ObjectMeta
 from podgate.model.kinds.nodes import NODE
 from podgate.model.problems import problems_by_object
-from podgate.model.snapshot import Kind
+from podgate.model.snapshot import Kind, Listed
 from podgate.targets.kubernetes.taints import Tainted, Taints
 
 
@@ -66,7 +66,9 @@ def compile_untaint(key: str, inputs: Inputs) -> Compiled[States]:
     ready = {pod.spec.node_name for pod in inputs.objects.objects(PROXY).values() if pod.is_ready}
     tainted = frozenset(_tainted(key, inputs))
     free = Taints(frozenset(each for each in tainted if each.node in ready))
-    return Compiled(States(free, len(tainted)), problems_by_object(inputs.objects.faults))
+    absent = [kind for kind in (NODE.kind, PROXY.kind) if not isinstance(inputs.objects.kinds.get(kind), Listed)]
+    why = f"{' and '.join(absent)} cannot be listed: see deploy/metadata/startup-taint for the rights" if absent else ""
+    return Compiled(States(free, len(tainted)), problems_by_object(inputs.objects.faults), degraded=why)
 
 
 def _tainted(key: str, inputs: Inputs) -> Iterator[Tainted]:

@@ -12,12 +12,10 @@ import msgspec
 
 from podgate.features.metadata.compile import has_unread, is_forbidden, known_clients, known_ranges, policies_of
 from podgate.features.metadata.filter import NamedPolicy
-from podgate.features.metadata.node_rules import READY_LABEL
 from podgate.features.metadata.watched import Watched
 from podgate.features.metadata.watcher.settings import WatchSettings
 from podgate.joints import Compiled, Inputs
-from podgate.model.frozen import Frozen, ObjectRef
-from podgate.model.kinds.nodes import NODE
+from podgate.model.frozen import Frozen
 from podgate.model.kinds.pods import POD
 from podgate.model.problems import problems_by_object
 from podgate.model.snapshot import Absent
@@ -55,7 +53,6 @@ def compile_watched(settings: WatchSettings, inputs: Inputs) -> Compiled[States]
         policies=tuple(policies),
         clients=clients,
         pod_ranges=known_ranges(inputs, name, clients),
-        node_labels=_labels(inputs, name),
         strictest=why not in ("", LAST_GOOD),
         why=why,
     )
@@ -85,13 +82,6 @@ def _has_no_source(inputs: Inputs) -> bool:
     """Say whether objects were wanted and there is nowhere to get them from."""
     found = inputs.objects.kinds.get(POD.kind)
     return isinstance(found, Absent) and found.why == "no source"
-
-
-def _labels(inputs: Inputs, name: str) -> dict[str, str] | None:
-    node = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, name))
-    if node is None:
-        return None
-    return {key: value for key, value in node.metadata.labels.items() if key == READY_LABEL}
 
 
 def shown(watched: Watched) -> str:
