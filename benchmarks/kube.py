@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from benchmarks.figures.kube_objects import KINDS, SERVICE, SLICE, Obj, endpoint_slice, service
+from benchmarks.figures.kube_objects import KINDS, Obj, endpoint_slice, service
 from benchmarks.support import Row, counters, cpus, machine, memory_kb, milliseconds, percentile, pinned, say, table
 from podgate.kubeapi.access import Access
 from podgate.kubeapi.connection import Connection
@@ -32,6 +32,8 @@ from podgate.kubeapi.frames import Decoder, Lines
 from podgate.kubeapi.requests import create
 from podgate.linux.processes import die_with_parent
 from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.discovery import ENDPOINT_SLICE
+from podgate.model.kinds.services import SERVICE
 from podgate.model.snapshot import Snapshot, Watch
 from podgate.sources.kube.source import KubeSource
 from tests.support.cluster import ControlPlane
@@ -41,6 +43,8 @@ from tests.support.fake_objects import Change
 
 EACH: Final = 30_000
 EDITS: Final = 400
+AT_ONCE: Final = 64
+"""Objects that are being made in a real API at a time; more wait there instead of here."""
 
 
 # The server's process.
@@ -80,24 +84,33 @@ async def serve(each: int, streaming: str) -> None:
 
 async def fill(kubeconfig: str, each: int) -> None:
     """Make the objects in a real API, and the namespaces that they are in. Those that are there stay."""
+    namespaces = [("Namespace", {"metadata": {"name": f"ns-{number}"}}) for number in range(300)]
+    started = time.perf_counter()
     async with Connection(load_kubeconfig(kubeconfig)) as connection:
-        namespaces = (("Namespace", {"metadata": {"name": f"ns-{number}"}}) for number in range(300))
-        objects = (made for number in range(each) for made in _pair(number))
+        await _make(connection, iter(namespaces), 0)
+        await _make(connection, (made for number in range(each) for made in _pair(number)), 2 * each)
+    say(f"  made in {time.perf_counter() - started:.0f} s")
 
-        async def work(left: Iterator[tuple[str, Obj]]) -> None:
-            for kind, obj in left:
-                metadata = {
-                    key: obj["metadata"][key] for key in ("name", "namespace", "labels") if key in obj["metadata"]
-                }
-                ref = ObjectRef(kind, metadata["name"], metadata.get("namespace", ""))
-                answer = await connection.send(create(KINDS[kind], ref, {**obj, "metadata": metadata}, "bench"))
-                if answer.refused and answer.refused.code != 409:
-                    raise RuntimeError(f"{ref}: {answer.refused}")
 
-        for left in (namespaces, objects):
-            async with asyncio.TaskGroup() as group:
-                for _ in range(16):
-                    group.create_task(work(left))
+async def _make(connection: Connection, left: Iterator[tuple[str, Obj]], total: int) -> None:
+    """Make objects, some at a time, and tell of every tenth part."""
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        for kind, obj in left:
+            metadata = {key: obj["metadata"][key] for key in ("name", "namespace", "labels") if key in obj["metadata"]}
+            ref = ObjectRef(kind, metadata["name"], metadata.get("namespace", ""))
+            answer = await connection.send(create(KINDS[kind], ref, {**obj, "metadata": metadata}, "bench"))
+            if answer.refused and answer.refused.code != 409:
+                raise RuntimeError(f"{ref}: {answer.refused}")
+            done += 1
+            if total and done % (total // 10) == 0:
+                say(f"  {done} of {total}")
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(work())
 
 
 def _pair(number: int) -> Iterator[tuple[str, Obj]]:
@@ -144,7 +157,7 @@ def rss() -> int:
 async def list_all(url: str, each: int, *, edits: bool) -> None:
     """List, say what it cost, then follow the edits, and say that."""
     access = load_kubeconfig(url) if url.startswith("/") else Access(url)
-    source = KubeSource(Connection(access), (Watch(SERVICE), Watch(SLICE)))
+    source = KubeSource(Connection(access), (Watch(SERVICE), Watch(ENDPOINT_SLICE)))
     base, before, started, given = rss(), cpu(), time.perf_counter(), 0
     at = before
     said: dict[str, Any] = {}
@@ -152,7 +165,7 @@ async def list_all(url: str, each: int, *, edits: bool) -> None:
         given += 1
         if given == 1:
             said = {"cpu": cpu() - before, "wall": time.perf_counter() - started, "base": base,
-                    "objects": len(snapshot.objects(SERVICE)) + len(snapshot.objects(SLICE))}  # fmt: skip
+                    "objects": len(snapshot.objects(SERVICE)) + len(snapshot.objects(ENDPOINT_SLICE))}  # fmt: skip
             gc.collect()
             gc.freeze()
             said |= {"rss": rss(), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}
@@ -168,14 +181,14 @@ async def list_all(url: str, each: int, *, edits: bool) -> None:
 def edited(snapshot: Snapshot, each: int) -> bool:
     """Say whether the last edit has arrived."""
     number = (EDITS - 1) * 17 % each
-    slices: Any = snapshot.objects(SLICE)
+    slices: Any = snapshot.objects(ENDPOINT_SLICE)
     obj = slices[ObjectRef("EndpointSlice", f"service-{number}-x7k2p", f"ns-{number % 300}")]
     return bool(obj.endpoints[0].node_name == f"node-{(number + 1) % 500}")
 
 
 def one_event(each: int, runs: int) -> list[float]:
     """Time the way of one frame, from its bytes to a new snapshot, with full tables."""
-    source = KubeSource(Connection(Access("http://127.0.0.1:1")), (Watch(SERVICE), Watch(SLICE)))
+    source = KubeSource(Connection(Access("http://127.0.0.1:1")), (Watch(SERVICE), Watch(ENDPOINT_SLICE)))
     for watching, make in zip(source.watchings, (service, endpoint_slice), strict=True):
         items = b",".join(json.dumps(make(number, 7)).encode() for number in range(each))
         watching.page(
@@ -184,7 +197,7 @@ def one_event(each: int, runs: int) -> list[float]:
     source.snapshot()
     gc.collect()
     gc.freeze()
-    lines, decoder, seconds = Lines(), Decoder(SLICE), []
+    lines, decoder, seconds = Lines(), Decoder(ENDPOINT_SLICE), []
     for number in range(runs):
         obj = endpoint_slice(number * 17 % each, 8 + number, node=1)
         frame = json.dumps({"type": "MODIFIED", "object": obj}).encode() + b"\n"
@@ -291,7 +304,9 @@ def main(arguments: list[str]) -> int:
     """Measure and print; give 0 when it ran, whatever the figures say."""
     parser = argparse.ArgumentParser(prog="./dev bench kube", description="Figures of the Kubernetes API as a source.")
     parser.add_argument("--quick", action="store_true", help="one run of each, to see that it works")
-    parser.add_argument("--real", type=int, metavar="N", help="list N Services and N slices of a real API server too")
+    told = f"a real API server too, with N Services and N slices (default: {EACH}; making them takes minutes)"
+    parser.add_argument("--real", type=int, nargs="?", const=EACH, metavar="N", help=told)
+    parser.add_argument("--only-real", action="store_true", help="leave out the fake server")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--client", help=argparse.SUPPRESS)
     parser.add_argument("--edits", action="store_true", help=argparse.SUPPRESS)
@@ -305,17 +320,23 @@ def main(arguments: list[str]) -> int:
         return 0
     runs = 1 if asked.quick else 3
     rows: list[Row] = []
+    if asked.real:
+        rows += real(asked.real, runs)
+        if asked.only_real:
+            return _shown(rows, quick=asked.quick)
     for streaming, what in (("yes", "streamed"), ("no progress", "in pages")):
         say(f"measuring: {what}")
         rows += listing(asked.each, streaming, what, runs)
-    if asked.real:
-        rows += real(asked.real, runs)
     say("measuring: events")
     seconds = one_event(asked.each, 50 if asked.quick else 1000)
     rows.append(Row("one event, bytes to a new snapshot", "<= 0.3 ms", milliseconds(statistics.median(seconds)),
                     f"p99 {milliseconds(percentile(seconds, 0.99))}"))  # fmt: skip
     rows.append(following(asked.each))
-    print(f"{machine()}{', --quick: too few runs to be quoted' if asked.quick else ''}\n")
+    return _shown(rows, quick=asked.quick)
+
+
+def _shown(rows: list[Row], *, quick: bool) -> int:
+    print(f"{machine()}{', --quick: too few runs to be quoted' if quick else ''}\n")
     print(table(rows), flush=True)
     return 0
 

@@ -1,64 +1,20 @@
 """Services and EndpointSlices as they are in clusters, for benchmarks of the API.
 
-Here: the kinds, with what a service proxy reads of them, and objects of a realistic size. Not here: servers.
+Here: objects of a realistic size, of the kinds that a service proxy reads. Not here: servers.
 Invariant: an object depends on its number alone, so that two processes agree on what is expected.
 """
 
 from typing import Any, Final
 
 from podgate.model.kinds.config import NAMESPACE
-from podgate.model.kinds.meta import ApiStruct, ObjectMeta
+from podgate.model.kinds.discovery import ENDPOINT_SLICE
+from podgate.model.kinds.services import SERVICE
 from podgate.model.snapshot import Kind
 
 Obj = dict[str, Any]
 
 
-class Port(ApiStruct, frozen=True, rename="camel", gc=False):
-    """A port of a Service or an EndpointSlice."""
-
-    name: str = ""
-    port: int = 0
-    protocol: str = "TCP"
-    node_port: int = 0
-
-
-class ServiceSpec(ApiStruct, frozen=True, rename="camel", gc=False):
-    """What a service proxy reads of a Service."""
-
-    type: str = "ClusterIP"
-    cluster_ips: tuple[str, ...] = ()
-    ports: tuple[Port, ...] = ()
-    session_affinity: str = "None"
-
-
-class Service(ApiStruct, frozen=True, rename="camel", gc=False):
-    """A Service."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ServiceSpec = ServiceSpec()
-
-
-class Endpoint(ApiStruct, frozen=True, rename="camel", gc=False):
-    """One endpoint of a slice."""
-
-    addresses: tuple[str, ...] = ()
-    node_name: str = ""
-
-
-class EndpointSlice(ApiStruct, frozen=True, rename="camel", gc=False):
-    """An EndpointSlice."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    address_type: str = ""
-    endpoints: tuple[Endpoint, ...] = ()
-    ports: tuple[Port, ...] = ()
-
-
-SERVICE: Final[Kind[Service]] = Kind("", "v1", "Service", "services", True, Service)
-SLICE: Final[Kind[EndpointSlice]] = Kind(
-    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, EndpointSlice
-)
-KINDS: Final[dict[str, Kind[Any]]] = {"Namespace": NAMESPACE, "Service": SERVICE, "EndpointSlice": SLICE}
+KINDS: Final[dict[str, Kind[Any]]] = {"Namespace": NAMESPACE, "Service": SERVICE, "EndpointSlice": ENDPOINT_SLICE}
 
 
 def managed(manager: str, *fields: str) -> list[Obj]:
