@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, Final, Protocol, cast
 
+from msgspec.structs import replace
+
 from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import Unkept
 from podgate.engine.single import AlreadyRunningError, answered, only_one
@@ -71,7 +73,8 @@ def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
     """Run until SIGTERM; give the exit code: 1 when a port is taken, or another one runs on this node."""
     log = stderr_log(environ)
     node_name = settings.node_name or environ.get(NODE_VARIABLE) or socket.gethostname()
-    steps = server.steps(settings, log)
+    # Nothing is kept, so no step needs to be read for what it tells of an earlier run.
+    steps = tuple(replace(step, recovers=False) for step in server.steps(settings, log))
     objects = server.objects(settings, node_name, environ)
     # Where another process follows objects, it reads the files too.
     watches = server.files(settings) if objects is None else ()
