@@ -250,6 +250,17 @@ def test_a_table_of_text_becomes_one_of_code_and_again_one_of_text(
     asyncio.run(run())
 
 
+def test_a_table_of_text_is_taken_away_without_nft(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    async def run() -> None:
+        await load_state(open_target(namespace), keeping("10.0.0.0/8"))
+        target = open_target(namespace, program=NO_NFT)
+        for _ in range(2):
+            await load_state(target, State.absent("ip", TABLE))
+            assert not (await target.read()).present
+
+    asyncio.run(run())
+
+
 BALANCED = balancing({service("10.96.0.1"): (endpoint("10.0.0.1"),)})
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from podgate.joints import Signal
 from podgate.targets.nftables.apply import NftablesTarget
+from podgate.targets.nftables.state import State
 from tests.support.netns import NetNamespace
 from tests.support.nftables_code import balancing, endpoint, service
 from tests.support.nftables_states import TABLE
@@ -104,14 +105,35 @@ def test_a_process_without_memory_finds_nothing_to_do(namespace: NetNamespace, o
     asyncio.run(run())
 
 
+def large() -> State:
+    slots = tuple(endpoint(f"10.1.0.{n}") for n in range(5))
+    return balancing({service(f"10.97.{n >> 8}.{n & 255}"): slots for n in range(5000)})
+
+
+def test_what_others_change_between_our_transactions_is_told_by_a_watch_that_starts_later(
+    namespace: NetNamespace, open_target: OpenTarget
+) -> None:
+    async def run() -> None:
+        target = open_target(namespace, program=NO_NFT)
+        plan = target.diff(await target.read(), large())
+        async with asyncio.TaskGroup() as group:
+            load = group.create_task(target.apply(plan))
+            while TABLE not in namespace.run("nft", "list", "tables"):
+                await asyncio.sleep(0)
+            assert not load.done()
+            namespace.run("nft", "add", "chain", "ip", TABLE, "other")
+        async with asyncio.timeout(20):
+            assert "before it was watched" in str(await anext(aiter(target.signals())))
+
+    asyncio.run(run())
+
+
 def test_a_large_load_of_ours_fills_no_buffer(namespace: NetNamespace, open_target: OpenTarget) -> None:
     """The kernel tells each element; what we did ourselves it does not tell us, so nothing that matters is lost."""
 
     async def run() -> None:
         async def act(target: NftablesTarget, seen: list[Signal]) -> None:
-            slots = tuple(endpoint(f"10.1.0.{n}") for n in range(5))
-            large = balancing({service(f"10.97.{n >> 8}.{n & 255}"): slots for n in range(1000)})
-            await target.apply(target.diff(await target.read(), large))
+            await target.apply(target.diff(await target.read(), large()))
             await settled(namespace, seen, 1)
 
         seen = await noticed(open_target(namespace, program=NO_NFT, buffer_bytes=4096), WANT, act)

@@ -20,6 +20,9 @@ S = TypeVar("S")
 NO_NF_TABLES: Final = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL)
 """What a kernel without nf_tables answers."""
 
+_UNKNOWN: Final = -1
+"""No generation."""
+
 
 class Watch(Generic[S]):
     """One table, in one network namespace; nothing is opened before it is used.
@@ -69,6 +72,10 @@ class Watch(Generic[S]):
     def saw(self, number: int | None, held: S) -> None:
         """Note what the table held at a generation."""
         self._seen, self._held = number, held
+
+    def doubt(self) -> None:
+        """Note that others may have changed the table while we wrote it: a watch that starts later tells of it."""
+        self._seen, self._held = _UNKNOWN, None
 
     @contextlib.contextmanager
     def writing(self, held: S) -> Iterator[int | None]:

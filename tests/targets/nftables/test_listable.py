@@ -3,6 +3,9 @@
 Keys of the data of maps, and of registers that nft saw nothing in, were tried by hand: nft 1.0.6 ends by a signal.
 """
 
+import asyncio
+
+import msgspec
 import pytest
 
 from podgate.targets.nftables.code import (
@@ -19,7 +22,10 @@ from podgate.targets.nftables.code import (
     Remember,
     Translate,
 )
+from podgate.targets.nftables.fake import FakeNftables
 from podgate.targets.nftables.listable import Width, check_listable
+from podgate.targets.nftables.state import Chain, Rule
+from tests.support.nftables_code import balancing, endpoint, service
 
 WIDTHS = {
     "services": Width(3, 1),
@@ -88,3 +94,13 @@ REFUSED: dict[str, tuple[Code, str]] = {
 def test_what_nft_would_stumble_over_is_refused(code: Code, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_listable(code, WIDTHS)
+
+
+def test_the_fake_refuses_it_too() -> None:
+    """So that a writer's own tests show it."""
+    state = balancing({service("10.96.0.1"): (endpoint("10.0.0.1"),)})
+    odd = Chain("odd", (Rule("odd", "why", (*KEY, Lookup("services", 0, 3), Lookup("slots", 0, 4))),))
+    want = msgspec.structs.replace(state, chains=(*state.chains, odd))
+    fake = FakeNftables("ip", want.name)
+    with pytest.raises(ValueError, match="nft could not list it"):
+        asyncio.run(fake.apply(fake.diff(fake.state, want)))

@@ -192,6 +192,8 @@ class NftablesTarget:
             await self._commit(plan, stage)
         if plan.is_structural:
             self._note_rules(plan, before, len(planned))
+        if len(planned) > 1 and generation(self._watch.connection) != (before or 0) + len(planned):
+            self._watch.doubt()
 
     async def _commit(self, plan: Plan, stage: Stage) -> None:
         """Write one stage."""

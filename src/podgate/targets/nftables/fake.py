@@ -19,6 +19,7 @@ from podgate.model.table import Table
 from podgate.targets.nftables.diff import ElementChange, Plan, diff, references
 from podgate.targets.nftables.elements import Data, Element, key_size, key_text
 from podgate.targets.nftables.grammar import GrammarError, read_rule
+from podgate.targets.nftables.listable import check_listable, widths_of
 from podgate.targets.nftables.stages import MOST_ELEMENTS, Stage, in_one, stages
 from podgate.targets.nftables.state import Chain, Rule, Set, State
 
@@ -230,6 +231,7 @@ class _Transaction:
             missing = references([rule]) - self.sets.keys() - self.chains.keys()
             if missing:
                 raise ApplyError(f"chain {chain.name}: `{rule.text}` needs {min(missing)}, which is not there")
+            check_listable(rule.code, widths_of(self.sets.values()))
         elif rule.text:
             try:
                 read_rule(rule, state)

@@ -10,7 +10,7 @@ constant that is loaded before: one so long that it lies in the place of the dat
 key), or one for each register but the first in which the data will be.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from podgate.targets.nftables.code import (
@@ -26,6 +26,8 @@ from podgate.targets.nftables.code import (
     Register,
     Remember,
 )
+from podgate.targets.nftables.elements import key_size
+from podgate.targets.nftables.state import Set
 
 _WORD: Final = 4
 _LONG: Final = {"iifname": 4, "oifname": 4, "original ip6 daddr": 4}
@@ -36,6 +38,15 @@ class Width(NamedTuple):
 
     key: int
     data: int = 0
+
+
+def widths_of(sets: Iterable[Set]) -> dict[str, Width]:
+    """Give the widths of sets and maps by name."""
+    return {declared.name: Width(_words(declared.key), _words(declared.data)) for declared in sets}
+
+
+def _words(types: tuple[str, ...]) -> int:
+    return -(-key_size(types) // _WORD) if types and types != ("verdict",) else 0
 
 
 def check_listable(code: Code, widths: Mapping[str, Width]) -> None:

@@ -33,7 +33,7 @@ from podgate.linux.nftables_elements import Shape
 from podgate.model.machine import Family
 from podgate.targets.nftables.assembly import assembled, comment_userdata, rule_comment
 from podgate.targets.nftables.elements import TYPES, key_size
-from podgate.targets.nftables.listable import Width, check_listable
+from podgate.targets.nftables.listable import Width, check_listable, widths_of
 from podgate.targets.nftables.stages import Pairs, Stage
 from podgate.targets.nftables.state import Chain, Rule, Set, State, comment_text
 
@@ -67,7 +67,7 @@ def fill(batch: Batch, stage: Stage, want: State) -> None:
     batch.extend(writer.declaration(declared) for declared in stage.new_sets)
     for name, elements in stage.added.items():
         batch.add(want.name, name, _in_order(sets[name], elements), shape(sets[name]))
-    widths = {declared.name: _width(declared) for declared in want.sets} if stage.filled else {}
+    widths = widths_of(want.sets) if stage.filled else {}
     batch.extend(writer.rule(chain, number, widths) for chain in stage.filled for number in range(len(chain.rules)))
 
 
@@ -147,11 +147,6 @@ class _Writer:
         body += attribute(11, struct.pack(">Q", declared.timeout * 1000)) if declared.timeout else b""
         kind = "map" if declared.data else "set"
         return Part(NEW_SET, NLM_F_CREATE, body + attribute(13, _set_userdata(declared)), f"{kind} {declared.name}")
-
-
-def _width(declared: Set) -> Width:
-    size = shape(declared)
-    return Width(-(-size.key_bytes // 4), -(-size.data_bytes // 4))
 
 
 def _data_type(data: Sequence[str]) -> bytes:
