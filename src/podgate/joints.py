@@ -241,7 +241,10 @@ class Served(Protocol):
 
 
 class Agent(Protocol[SettingsT, StatesT]):
-    """What is declared to the host, which runs it. Everything but ``steps`` is pure."""
+    """What is declared to the host, which runs it. Everything but ``steps`` is pure.
+
+    One whose own objects have a status also has ``tells`` (targets/kubernetes/reports.py).
+    """
 
     name: str
     settings: type[SettingsT]

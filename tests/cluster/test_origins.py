@@ -1,6 +1,7 @@
 """The same scenarios with objects from a folder and from a real API: what reaches the kernel does not depend on it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -168,3 +169,17 @@ def test_a_nodes_ranges_count_and_its_labels_change_nothing(world: World) -> Non
     world.origin.remove(policy("marker"))
     world.origin.remove(node())
     poll(lambda: world.to("marker") is None)
+
+
+def test_an_agent_that_cleans_up_takes_its_report_back(plane: ControlPlane, tmp_path: Path) -> None:
+    grant(plane, DEPLOY / "masquerade-policies")
+    api = Api(plane)
+    api.put(node())
+    reports = "/apis/podgate.dev/v1alpha1/nodereports/masquerade.node-1"
+    with netns() as namespace, reachable(plane, namespace):
+        with running(namespace, tmp_path, *api.arguments, "--clean-on-exit") as agent:
+            poll(lambda: plane.get(reports)[0] == 200)
+            assert agent.stop() == 0, agent.text()
+            assert elements(namespace) is None
+        assert plane.get(reports)[0] == 404
+    api.remove_all()
