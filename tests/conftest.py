@@ -2,7 +2,7 @@
 
 Here: settings and checks of the whole session. Not here: fixtures of one area; they stand beside their tests.
 Invariant: a test is skipped for one reason only, that this process is not root; a machine that lacks something else
-fails it.
+fails it. The exception are other projects' clients (tests/clients), where no registry or no Node.js is.
 """
 
 import os

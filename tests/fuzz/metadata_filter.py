@@ -6,18 +6,17 @@ Here: the mutations, and what must hold of each request. Not here: the oracle (t
 Invariant: a finding is printed with the bytes that it takes, so that it can become a case.
 
 Mutated further is whatever reaches a new branch of the request path (reached.py), or gets a new combination of reason,
-rule and spelling. With atheris (``pip install atheris``, which is no requirement of podgate) it searches instead.
+rule and spelling.
 """
 
 import importlib
-import importlib.util
 import os
 import random
 import re
 import sys
 import time
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from podgate.features.metadata.filter import Decider, Filter
 from podgate.features.metadata.head import Head, NeedMore, read_head
@@ -130,15 +129,9 @@ def _into(outcome: list[tuple[object, ...]], data: bytes) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run with atheris where it is, else the search of our own."""
+    """Search, and say what came of it."""
     count = int(arguments[0]) if arguments else 1_000_000
     seed = int(arguments[1]) if len(arguments) > 1 else int.from_bytes(os.urandom(4))
-    if importlib.util.find_spec("atheris") is not None:
-        atheris: Any = importlib.import_module("atheris")
-        atheris.instrument_all()
-        atheris.Setup([sys.argv[0], f"-atheris_runs={count}", f"-seed={seed}", f"-max_len={LONGEST}"], one_request)
-        atheris.Fuzz()
-        return
     print(f"{count} requests, seed {seed}", flush=True)
     start = time.monotonic()
     kinds, places = search(count, seed)
