@@ -98,7 +98,7 @@ class Keeper:
                 if why:
                     refused[str(step.ref)] = why
                 else:
-                    self._log.info(_DONE[step.verb], object=str(step.ref), why=step.why or None)
+                    self._log.info(_DONE[step.verb], object=str(step.ref), **({"why": step.why} if step.why else {}))
         except (UnreachableError, AccessError) as error:
             failure = str(error)
         passed = Pass(found.plan, found.complaints, refused, failure, found.unready)
