@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -103,8 +104,12 @@ class Bench:
         self.folder = folder
         self.python = python
         self.far, self.near = cpus()
-        self.has_go = _built(folder)
         (folder / "pauses.lua").write_text(_PAUSES)
+
+    @cached_property
+    def has_go(self) -> bool:
+        """Whether Go's contestant could be built."""
+        return _built(self.folder)
 
     @contextmanager
     def started(
