@@ -104,7 +104,7 @@ def _decode_alike(listed: bytes, shape: Shape) -> list[tuple[bytes, bytes | str]
     if not listed or len(listed) % record.size:
         return None
     head, key, between, data = record.unpack_from(listed)
-    (_, first), *_ = attribute_list(listed)
+    _, first = next(attribute_list(listed))
     if len(first) != record.size - 4 or _whole_element(first) != (key, True, data):
         return None
     rows = list(record.iter_unpack(listed))

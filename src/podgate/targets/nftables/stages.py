@@ -157,10 +157,11 @@ def _parts(stage: Stage, name: str, most: int, *, is_interval: bool) -> _Parts:
     if is_interval and removed:
         # Other intervals may cover the same addresses, and two that overlap cannot be there at once.
         return _Parts((ElementChange(removed, added),))
-    new = dict(added)
+    new = dict(added) if removed else {}
     old = {key: data for key, data in removed if key in new}
     coming = tuple(
-        ElementChange(tuple((key, old[key]) for key, _ in part if key in old), part) for part in _chunks(added, most)
+        ElementChange(tuple((key, old[key]) for key, _ in part if key in old) if old else (), part)
+        for part in _chunks(added, most)
     )
     gone = tuple(pair for pair in removed if pair[0] not in new)
     return _Parts(coming, tuple(ElementChange(part) for part in _chunks(gone, most)))
