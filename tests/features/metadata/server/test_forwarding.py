@@ -213,8 +213,8 @@ def test_a_client_that_goes_takes_its_upstream_connection_with_it(how: str) -> N
             await poll_async(lambda: serving.asked)
             assert serving.open == 1
             {"close": writer.close, "abort": writer.transport.abort, "half-close": writer.write_eof}[how]()
-            await poll_async(lambda: serving.open == 0, 1.0)
-            await poll_async(lambda: len(world.proxy.pool) == 0, 1.0)
+            await poll_async(lambda: serving.open == 0)
+            await poll_async(lambda: len(world.proxy.pool) == 0)
             writer.close()
 
     run(main())
@@ -228,9 +228,10 @@ def test_a_client_that_sent_more_than_is_read_and_goes_is_noticed() -> None:
             _, writer = await world.connect()
             writer.write(get(target) + get() * 300)
             await poll_async(lambda: serving.asked)
-            await asyncio.sleep(0.05)
+            (client,) = world.proxy._clients
+            await poll_async(lambda: client._is_paused)
             writer.write_eof()
-            await poll_async(lambda: serving.open == 0, 2.0)
+            await poll_async(lambda: serving.open == 0)
             writer.close()
 
     run(main())
@@ -251,35 +252,26 @@ def test_a_slow_reader_holds_a_bounded_part_of_a_long_answer() -> None:
     size = 8 << 20
 
     async def main() -> None:
-        sent = 0
+        held: list[int] = []
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal sent
             await reader.readuntil(b"\r\n\r\n")
+            (client,) = world.proxy._clients
             writer.write(OK + b"Content-Length: %d\r\n\r\n" % size)
             for _ in range(size // 65536):
                 writer.write(b"x" * 65536)
                 await writer.drain()
-                sent += 65536
+                held.append(client._transport.get_write_buffer_size())
 
         async with script_behind(serve) as world:
             reader, writer = await asyncio.open_connection("127.0.0.1", world.port, limit=1024)
             writer.write(get())
-            last = -1
-
-            def stands_still() -> bool:
-                nonlocal last
-                before, last = last, sent
-                return sent > 0 and before == sent
-
-            await asyncio.sleep(0.3)
-            await poll_async(stands_still)
-            assert sent < size // 2
-            (client,) = world.proxy._clients
-            assert client._transport.get_write_buffer_size() < 64 * 1024
+            await poll_async(lambda: any(client._is_full for client in world.proxy._clients))
+            assert len(held) < size // 65536
             reader._limit = 1 << 20  # type: ignore[attr-defined]
             _, _, body = await read_answer(reader)
             assert len(body) == size
+            assert 0 < max(held) < 64 * 1024
             writer.close()
 
     run(main())
