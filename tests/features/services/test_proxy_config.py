@@ -38,6 +38,10 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
     "a group's field": ("nftables: {masqueradeBit: 13}", {"nftables.masqueradeBit": 13}),
     "empty is the default, where there is no null": ('healthzBindAddress: ""', {}),
     "0 is a value, where there is": ("conntrack: {min: 0}", {"conntrack.min": 0}),
+    "kubeadm's way to say nothing": (
+        'logging: {flushFrequency: 0, options: {json: {infoBufferSize: "0"}, text: {infoBufferSize: "0"}}}',
+        {},
+    ),
     "gates": (
         "featureGates: {AllowServiceExternalIPs: false}",
         {"featureGates": {"AllowServiceExternalIPs": False}},

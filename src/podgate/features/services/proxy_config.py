@@ -125,6 +125,8 @@ class _Reader:
         if field is None:
             guess = did_you_mean(path, FIELDS)
             self._complain("warning", "UnknownKey", path, f"there is no such field{guess}: it changes nothing")
+        elif path in NANOSECONDS and type(value) is int:
+            yield path, value
         elif _fits(field, value):
             yield from self._value(path, field, value)
         else:

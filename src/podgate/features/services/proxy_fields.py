@@ -4,6 +4,7 @@ Here: the table. Not here: reading a configuration (proxy_config.py), what a fie
 Invariant: every field of the old program's configuration is here, and each that changes nothing says why.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 FieldType = Literal["text", "bool", "int", "float", "duration", "list", "map"]
@@ -92,10 +93,21 @@ EXTERNAL_IPS_GATE: Final = "AllowServiceExternalIPs"
 """The one feature gate that changes something here (KEP-5707)."""
 
 
+NANOSECONDS: Final = frozenset({"logging.flushFrequency"})
+"""Durations that are also given as numbers, as kubeadm writes them (component-base's TimeOrMetaDuration)."""
+
+
 def means_default(path: str, value: Any) -> bool:
     """Say whether a value stands for the default: an empty one does, where the old program's type has no null.
 
     Where it has one, as for limits of connection tracking, 0 is a value: leave the limit as it is.
     """
     has_null = path.startswith("conntrack.") or path.endswith(".masqueradeBit") or path == "oomScoreAdj"
-    return not has_null and (value == "" or (value == 0 and not isinstance(value, bool)))
+    return not has_null and _is_empty(value)
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether nothing is said: also by ``logging.options`` as kubeadm writes it, with ``"0"`` for each size."""
+    if isinstance(value, Mapping):
+        return all(each == "0" or _is_empty(each) for each in value.values())
+    return value == "" or (value == 0 and not isinstance(value, bool))
