@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
-from podgate.joints import Signal
+from podgate.joints import ApplyError, Signal
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.state import State
 from tests.support.netns import NetNamespace
@@ -124,6 +125,38 @@ def test_what_others_change_between_our_transactions_is_told_by_a_watch_that_sta
             namespace.run("nft", "add", "chain", "ip", TABLE, "other")
         async with asyncio.timeout(20):
             assert "before it was watched" in str(await anext(aiter(target.signals())))
+
+    asyncio.run(run())
+
+
+HOLD = "add chain ip pg-test other; add rule ip pg-test other jump to-2"
+LET_GO = "delete chain ip pg-test other"
+
+
+@pytest.mark.parametrize("lets_go", [True, False])
+def test_what_goes_is_tried_again_while_something_refers_to_it(
+    lets_go: bool, namespace: NetNamespace, open_target: OpenTarget
+) -> None:
+    """As Linux before 6.2 does for a moment; here others refer to a chain between our two transactions."""
+    smaller = balancing({service("10.96.0.1"): (endpoint("10.0.0.1"),)})
+
+    async def run() -> None:
+        target = open_target(namespace, program=NO_NFT)
+        await load_state(target, WANT)
+
+        async def others() -> None:
+            namespace.run("nft", "-f", "-", text=f"{HOLD}\n")  # the first transaction is made
+            await asyncio.sleep(0)
+            if lets_go:
+                namespace.run("nft", "-f", "-", text=f"{LET_GO}\n")  # the second one was refused
+
+        done, _ = await asyncio.gather(target.apply(target.diff(WANT, smaller)), others(), return_exceptions=True)
+        assert (done == {}) == lets_go
+        if not lets_go:
+            assert isinstance(done, ApplyError)
+            assert re.search("EBUSY.*refused chain to-2", str(done))
+            await target.apply(target.diff(await target.read(), smaller))
+        assert not target.diff(await target.read(), smaller)
 
     asyncio.run(run())
 
