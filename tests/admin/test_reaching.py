@@ -15,7 +15,7 @@ from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.snapshot import Watch
 from tests.support.asynchronous import in_loop
 from tests.support.fake_apiserver import FakeApiServer
-from tests.support.virtual_time import in_virtual_time, now
+from tests.support.virtual_time import in_virtual_time_over_sockets, now
 
 
 def asked(*words: str) -> argparse.Namespace:
@@ -64,7 +64,7 @@ async def test_a_list_of_many_pages_is_one_list(tmp_path: Path) -> None:
         assert isinstance(await listed(connection.send, Watch(CONFIG_MAP)), Refusal)
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_waiting_ends_with_the_time() -> None:
     async with FakeApiServer().serving() as server, Connection(Access(server.url)) as connection:
         server.tokens = {"another"}

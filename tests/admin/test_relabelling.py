@@ -13,7 +13,7 @@ from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import Answer, Connection, UnreachableError
 from podgate.kubeapi.requests import Request
 from tests.support.fake_apiserver import FakeApiServer
-from tests.support.virtual_time import in_virtual_time, now
+from tests.support.virtual_time import in_virtual_time_over_sockets, now
 
 OLD = "beta.kubernetes.io/metadata-proxy-ready"
 NEW = "cloud.google.com/metadata-proxy-ready"
@@ -60,7 +60,7 @@ async def serving() -> AsyncIterator[Server]:
         yield Server(fake, connection)
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_nodes_with_the_old_label_alone_get_the_new_one_over_another_value() -> None:
     async with serving() as server:
         answered = await server.migrate()
@@ -71,7 +71,7 @@ async def test_nodes_with_the_old_label_alone_get_the_new_one_over_another_value
         assert "nothing to do" in again.text
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_the_api_is_waited_for_and_each_trouble_is_told_once() -> None:
     async with serving() as server:
         server.bad = [DOWN, DOWN, BUSY, NO, NO]
@@ -81,7 +81,7 @@ async def test_the_api_is_waited_for_and_each_trouble_is_told_once() -> None:
         assert len(server.told) == 3
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_an_api_that_never_answers_is_another_exit_code() -> None:
     async with serving() as server:
         server.bad = [DOWN] * 100
@@ -94,7 +94,7 @@ async def test_an_api_that_never_answers_is_another_exit_code() -> None:
 @pytest.mark.parametrize("bad", [DOWN, BUSY, NO], ids=["down", "busy", "forbidden"])
 @pytest.mark.parametrize("fails", range(TRIES + 1))
 def test_five_tries_three_seconds_apart(bad: UnreachableError | Refusal, fails: int) -> None:
-    @in_virtual_time
+    @in_virtual_time_over_sockets
     async def one() -> None:
         async with serving() as server:
             server.bad = [None, *[bad] * fails]
@@ -107,7 +107,7 @@ def test_five_tries_three_seconds_apart(bad: UnreachableError | Refusal, fails: 
     one()
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_one_node_that_is_refused_is_named_and_holds_up_no_other() -> None:
     async with serving() as server:
         # Each try: a list, then the Nodes that lack the label, by name.
@@ -118,7 +118,7 @@ async def test_one_node_that_is_refused_is_named_and_holds_up_no_other() -> None
         assert "Node old: not labelled: 403 Forbidden" in answered.text
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_a_node_that_went_meanwhile_is_not_made_again() -> None:
     async with serving() as server:
         real, server_send = server.fake, server.send

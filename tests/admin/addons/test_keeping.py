@@ -19,7 +19,7 @@ from podgate.observe.logs import Log
 from tests.support.fake_addons import KINDS, daemons, manifest
 from tests.support.fake_apiserver import FakeApiServer
 from tests.support.fake_objects import Resource
-from tests.support.virtual_time import in_virtual_time, now
+from tests.support.virtual_time import in_virtual_time_over_sockets, now
 
 
 class Lab:
@@ -79,7 +79,7 @@ async def lab(name: str = "set") -> AsyncIterator[Lab]:
         yield Lab(fake, connection, name)
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_what_is_missing_is_made_and_the_second_pass_does_nothing() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a", data={"x": "1"}), daemons("v0.1"))
@@ -88,7 +88,7 @@ async def test_what_is_missing_is_made_and_the_second_pass_does_nothing() -> Non
         assert it.lines() == ["created", "created"]
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_drift_is_corrected_and_others_fields_stay() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a", data={"x": "1"}))
@@ -103,7 +103,7 @@ async def test_drift_is_corrected_and_others_fields_stay() -> None:
         assert (it.get("configmaps", "a") or {})["data"] == {"y": "3", "z": "1"}
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_what_is_made_once_is_its_users_afterwards() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a", "EnsureExists", data={"x": "1"}))
@@ -119,7 +119,7 @@ async def test_what_is_made_once_is_its_users_afterwards() -> None:
         assert await it.bring() == ["create ConfigMap/kube-system/a"]
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_what_left_the_folder_is_removed_but_only_of_this_set() -> None:
     async with lab() as it, lab("other") as other:
         other.fake = it.fake
@@ -136,7 +136,7 @@ async def test_what_left_the_folder_is_removed_but_only_of_this_set() -> None:
         assert {name for _, name in it.fake.objects.of("configmaps").objects} == {"a", "others"}
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_a_bad_manifest_removes_nothing_and_the_last_good_one_is_kept() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a"), manifest("ConfigMap", "b"), manifest("ConfigMap", "c"))
@@ -155,7 +155,7 @@ async def test_a_bad_manifest_removes_nothing_and_the_last_good_one_is_kept() ->
         assert (it.get("configmaps", "b"), it.get("configmaps", "c")) == (None, None)
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_a_folder_that_is_being_written_is_given_a_moment() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a"), manifest("ConfigMap", "b"))
@@ -173,7 +173,7 @@ async def test_a_folder_that_is_being_written_is_given_a_moment() -> None:
         assert it.get("configmaps", "a") is not None
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_a_new_version_takes_the_place_of_the_old_one_once_it_is_ready() -> None:
     async with lab() as it:
         it.folder(daemons("v0.1"), manifest("ServiceAccount", "proxy"))
@@ -193,7 +193,7 @@ async def test_a_new_version_takes_the_place_of_the_old_one_once_it_is_ready() -
         assert await it.bring() == []
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_two_on_the_hosts_network_do_not_wait_for_each_other_for_ever() -> None:
     async with lab() as it:
         it.folder(daemons("v0.1", host=True))
@@ -210,7 +210,7 @@ async def test_two_on_the_hosts_network_do_not_wait_for_each_other_for_ever() ->
         assert await it.bring() == ["delete DaemonSet/kube-system/proxy-v0.1"]
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_a_kind_that_the_api_lacks_stops_no_other_and_is_made_when_it_comes() -> None:
     async with lab() as it:
         gadget = {"apiVersion": "podgate.test/v1", "kind": "Gadget", "metadata": manifest("", "g")["metadata"]}
@@ -229,7 +229,7 @@ async def test_a_kind_that_the_api_lacks_stops_no_other_and_is_made_when_it_come
                                     "delete ConfigMap/kube-system/a"]  # fmt: skip
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_a_kind_that_may_not_be_seen_removes_nothing_of_any() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a"), manifest("ConfigMap", "b"))
@@ -240,7 +240,7 @@ async def test_a_kind_that_may_not_be_seen_removes_nothing_of_any() -> None:
         assert "Secret: what left the folder cannot be seen: 403 Forbidden" in "\n".join(it.lines())
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_a_refused_object_is_named_and_the_rest_is_done() -> None:
     async with lab() as it:
         it.fake.forbidden = {("patch", "configmaps")}
@@ -252,7 +252,7 @@ async def test_a_refused_object_is_named_and_the_rest_is_done() -> None:
         assert sum("refused" in line for line in it.lines()) == 1
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_once_ends_when_all_is_done_or_the_time_is_over() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a"))
@@ -267,7 +267,7 @@ async def test_once_ends_when_all_is_done_or_the_time_is_over() -> None:
         assert "hold DaemonSet/kube-system/proxy-v0.1" in answered.text
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_workloads_are_waited_for_when_that_is_asked_for() -> None:
     async with lab() as it:
         it.folder(daemons("v0.1"))
@@ -279,7 +279,7 @@ async def test_workloads_are_waited_for_when_that_is_asked_for() -> None:
         assert (await once(it.keeper, 60, wait=True)).code == 0
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_a_plan_shows_itself_and_changes_nothing() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a"))
@@ -291,7 +291,7 @@ async def test_a_plan_shows_itself_and_changes_nothing() -> None:
         assert (await preview(it.keeper)).code == 2
 
 
-@in_virtual_time
+@in_virtual_time_over_sockets
 async def test_an_api_that_fails_is_asked_again_and_told_of_once() -> None:
     async with lab() as it:
         it.folder(manifest("ConfigMap", "a"))
