@@ -115,8 +115,18 @@ def test_a_load_fills_dispatching_maps_after_all_others_and_rules_last() -> None
     steps = planned(NOTHING, balanced(dict.fromkeys(ADDRESSES, ENDPOINTS[:2])), 8)
     assert [step.table for step in steps] == ["anew", *[""] * (len(steps) - 1)]
     assert [sorted(step.added) for step in steps] == [[], ["counts"], ["slots"], ["slots"], ["services"], []]
+    assert [[chain.name for chain in step.declared] for step in steps] == [
+        *(["to-1", "to-2"], [], [], [], []),
+        ["prerouting", "postrouting"],
+    ]
     assert [bool(step.filled) for step in steps] == [False] * 5 + [True]
     assert all(sum(map(len, step.added.values())) <= 8 for step in steps)
+
+
+def test_a_table_that_sleeps_wakes_when_it_holds_what_it_should() -> None:
+    asleep = msgspec.structs.replace(balanced({}), dormant=True)
+    steps = planned(asleep, balanced(dict.fromkeys(ADDRESSES, ENDPOINTS[:2])), 8)
+    assert [step.table for step in steps] == [*[""] * (len(steps) - 1), "woken"]
 
 
 def test_a_small_change_of_a_large_table_is_one_transaction() -> None:

@@ -127,21 +127,24 @@ def _is_splittable(plan: Plan, stage: Stage, most: int) -> bool:
 def _split(plan: Plan, stage: Stage, most: int) -> Iterator[Stage]:
     """Give the stages of a large change.
 
-    New sets and chains; then what is looked up last gains what it leads to; then the maps that lead there; then rules
-    of chains that packets are in; and last, what nobody leads to any more.
+    New sets, and chains that packets do not enter by themselves; then what is looked up last gains what it leads to;
+    then the maps that lead there; then base chains, and rules of chains that packets are in; and last, what nobody
+    leads to any more.
     """
     intervals = {declared.name for declared in plan.want.sets if declared.is_interval}
-    fresh = set() if stage.table == "anew" else {chain.name for chain in stage.declared} - set(stage.flushed)
-    early = tuple(chain for chain in stage.filled if chain.name in fresh and chain.hook is None)
+    inner = tuple(chain for chain in stage.declared if chain.hook is None)
+    entered = tuple(chain for chain in stage.declared if chain.hook is not None)
+    is_new = stage.table == "anew"
+    early = () if is_new else tuple(c for c in stage.filled if c in inner and c.name not in stage.flushed)
     late = tuple(chain for chain in stage.filled if chain not in early)
-    yield Stage(stage.table, declared=stage.declared, new_sets=stage.new_sets, filled=early)
+    yield Stage("anew" if is_new else "", declared=inner, new_sets=stage.new_sets, filled=early)
     names = sorted(stage.added.keys() | stage.removed.keys())
     leading = [name for name in plan.want.last if name in names]
     led_to = [name for name in names if name not in leading]
     parts = {name: _parts(stage, name, most, is_interval=name in intervals) for name in names}
     yield from _packed(((name, part) for name in led_to for part in parts[name].coming), most)
     yield from _packed(((name, part) for name in leading for part in (*parts[name].coming, *parts[name].going)), most)
-    yield Stage(flushed=stage.flushed, filled=late)
+    yield Stage("" if is_new else stage.table, flushed=stage.flushed, declared=entered, filled=late)
     yield from _packed(((name, part) for name in led_to for part in parts[name].going), most)
 
 
