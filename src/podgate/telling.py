@@ -80,7 +80,7 @@ class Telling:
         self._node = node_name
         self._manager = f"podgate-{self._feature}"
         self._kinds = {watch.kind.kind: watch.kind for watch in watches}
-        self._told_by = 1
+        self._told_by = 0
         self._divided = Remembered(_divided)
         self._heard_of: mapped[ObjectRef, NodeReport, Heard] = mapped(lambda _ref, report: heard(report))
         self.lead: Callable[[bool], None] = lambda _leads: None
@@ -102,6 +102,17 @@ class Telling:
     def steps(self, inner: tuple[Step[StatesT, Any, Any], ...]) -> tuple[Step[Told[StatesT], Any, Any], ...]:
         """Give the feature's own steps, and two more."""
         written = tuple(step.name for step in inner if step.essential)
+        connection = Connection(self._access)
+        namespace, identity = self._access.namespace, f"{self._node}_{uuid4().hex[:8]}"
+        leadership = Leadership(
+            connection,
+            namespace,
+            self._manager,
+            identity,
+            self._manager,
+            candidates=lambda: self._told_by or leadership.told(),
+            heard=self._heard,
+        )
         report = Watch(NODE_REPORT, field_selector=f"metadata.name={report_name(self._feature, self._node)}")
         node: Step[Told[StatesT], Any, Any] = Step(
             "kubernetes/node",
@@ -112,19 +123,8 @@ class Telling:
             recovers=False,
             after=written,
             resync=lambda _told: RESYNC,
-            spread=lambda told: len(told.inputs.objects.objects(NODE)) / REPORTS_PER_SECOND,
+            spread=lambda _told: leadership.told() / REPORTS_PER_SECOND,
             essential=False,
-        )
-        connection = Connection(self._access)
-        namespace, identity = self._access.namespace, f"{self._node}_{uuid4().hex[:8]}"
-        leadership = Leadership(
-            connection,
-            namespace,
-            self._manager,
-            identity,
-            self._manager,
-            candidates=lambda: self._told_by,
-            heard=self._heard,
         )
         own_kind = [Watch(self._tells.kind)] if self._tells else []
         status: Step[Told[StatesT], Any, Any] = Step(

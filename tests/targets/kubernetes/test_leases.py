@@ -181,6 +181,7 @@ def test_the_more_take_part_the_more_seldom_those_who_wait_look(candidates: str,
     if holder == "c0":
         election = election.wrote(lease, 100.0, 100.0)
     assert election.pause(101.0) == seconds
+    assert election.candidates == (int(candidates) if candidates.isdigit() else 1)
 
 
 def test_a_lease_of_the_api_decodes() -> None:

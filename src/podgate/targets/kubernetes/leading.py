@@ -73,6 +73,10 @@ class Leadership:
         """Say whether we may write now."""
         return self._election.leads(_now())
 
+    def told(self) -> int:
+        """Give how many take part, as the leader said last."""
+        return self._election.candidates
+
     async def run(self) -> AsyncIterator[bool]:
         """Take part for ever; say whether we lead, whenever that changes, or when the Lease fails or works again."""
         led = troubled = False

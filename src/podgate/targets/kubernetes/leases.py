@@ -103,9 +103,13 @@ class Election(Frozen, frozen=True):
         """Seconds until the next turn: who leads renews, who waits looks the more seldom the more there are."""
         if self.leads(now) or not _holder(self.seen):
             return self.terms.retry
+        return max(self.terms.retry, min(self.candidates / LOOKS, LONGEST_PAUSE))
+
+    @property
+    def candidates(self) -> int:
+        """How many take part, as the Lease says that was seen last; 1 where it says nothing."""
         told = self.seen.metadata.annotations.get(CANDIDATES, "") if self.seen is not None else ""
-        candidates = int(told) if told.isascii() and told.isdigit() and len(told) < 9 else 1
-        return max(self.terms.retry, min(candidates / LOOKS, LONGEST_PAUSE))
+        return max(1, int(told)) if told.isascii() and told.isdigit() and len(told) < 9 else 1
 
     def saw(self, lease: Lease | None, now: float) -> "Election":
         """Take what the API says. A record of somebody else ends our leadership at once."""
