@@ -8,7 +8,7 @@ changes nothing here is named in a warning that says why.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, FIELDS, ConfigField, means_default
+from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, FIELDS, NANOSECONDS, ConfigField, means_default
 from podgate.model import documents
 from podgate.model.durations import NotADuration, go_text, parse
 from podgate.model.frozen import Frozen, ObjectRef
