@@ -250,6 +250,30 @@ def test_a_table_of_text_becomes_one_of_code_and_again_one_of_text(
     asyncio.run(run())
 
 
+def test_a_set_that_is_declared_anew_has_other_keys(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    """It goes and comes in one transaction, with the rule that refers to it; in the end it is gone."""
+
+    def having(declared: tuple[Set, ...], code: Code, key: Element) -> State:
+        chain = Chain("tried", (Rule("what is tried", "why", code),), FORWARD)
+        elements = {each.name: Table.of({key: MEMBER}) for each in declared}
+        return State("ip", TABLE, chains=(chain,), sets=declared, elements=elements)
+
+    async def run() -> None:
+        target = open_target(namespace, program=NO_NFT)
+        for want in (
+            having((Set("keys", ("ipv4_addr",)),), (OF, Lookup("keys", 0)), bytes(4)),
+            having((Set("keys", ("ipv4_addr", "mark")),), (OF, Meta("mark", 1), Lookup("keys", 0)), bytes(8)),
+            having((Set("keys", ("ipv4_addr",), ("interval",)),), (OF, Lookup("keys", 0)), bytes(8)),
+            having((), (Go("accept"),), b""),
+        ):
+            await load_state(target, want)
+            found = await target.read()
+            assert not target.diff(found, want), str(target.diff(found, want))
+            assert found.elements == want.elements
+
+    asyncio.run(run())
+
+
 def test_a_table_of_text_is_taken_away_without_nft(namespace: NetNamespace, open_target: OpenTarget) -> None:
     async def run() -> None:
         await load_state(open_target(namespace), keeping("10.0.0.0/8"))

@@ -55,7 +55,7 @@ def shape(declared: Set) -> Shape:
 def fill(batch: Batch, stage: Stage, want: State) -> None:
     """Put a stage on the way to ``want`` into a batch."""
     writer = _Writer(want.family, want.name)
-    sets = {declared.name: declared for declared in (*want.sets, *stage.dropped_sets)}
+    sets = {declared.name: declared for declared in want.sets}
     batch.extend(writer.table(stage, want))
     batch.extend(writer.flush_chain(name) for name in stage.flushed)
     for name, elements in stage.removed.items():
