@@ -4,11 +4,12 @@ import asyncio
 import json
 import re
 
+import msgspec
 import pytest
 
 from podgate.joints import ApplyError, Signal
 from podgate.targets.nftables.apply import NftablesTarget
-from podgate.targets.nftables.state import State
+from podgate.targets.nftables.state import Chain, State
 from tests.support.netns import NetNamespace
 from tests.support.nftables_code import balancing, endpoint, service
 from tests.support.nftables_states import TABLE
@@ -125,6 +126,29 @@ def test_what_others_change_between_our_transactions_is_told_by_a_watch_that_sta
             namespace.run("nft", "add", "chain", "ip", TABLE, "other")
         async with asyncio.timeout(20):
             assert "before it was watched" in str(await anext(aiter(target.signals())))
+
+    asyncio.run(run())
+
+
+def test_a_load_that_was_cut_off_is_finished(namespace: NetNamespace, open_target: OpenTarget) -> None:
+    """By the same process or another: what is there by then is ours."""
+
+    async def run() -> None:
+        target = open_target(namespace, program=NO_NFT)
+        await load_state(target, WANT)
+        both = msgspec.structs.replace(large(), chains=(*large().chains, Chain("more", WANT.chains[0].rules)))
+        async with asyncio.TaskGroup() as group:
+            load = group.create_task(target.apply(target.diff(WANT, both)))
+            while "chain more" not in namespace.run("nft", "list", "chains"):
+                await asyncio.sleep(0)
+            assert not load.done()
+            load.cancel()
+        for each in (target, open_target(namespace, program=NO_NFT)):
+            plan = each.diff(await each.read(), both)
+            assert plan
+            assert "put there by somebody else" not in str(plan)
+        await load_state(target, both)
+        assert not target.diff(await target.read(), both)
 
     asyncio.run(run())
 

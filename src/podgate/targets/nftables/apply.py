@@ -186,10 +186,14 @@ class NftablesTarget:
     async def _apply_code(self, plan: Plan, before: int | None) -> None:
         """Write one stage after the other; others may work between them."""
         planned = stages(plan)
-        for number, stage in enumerate(planned):
-            if number:
-                await asyncio.sleep(0)
-            await self._commit(plan, stage)
+        try:
+            for number, stage in enumerate(planned):
+                if number:
+                    await asyncio.sleep(0)
+                await self._commit(plan, stage)
+        except BaseException:
+            self._written.forget()  # what earlier stages wrote is ours, and was not noted
+            raise
         if plan.is_structural:
             self._note_rules(plan, before, len(planned))
         if len(planned) > 1 and generation(self._watch.connection) != (before or 0) + len(planned):
