@@ -131,13 +131,14 @@ def _flow(path: Path, flow: Mapping[str, Any], variant: str, variants: set[str])
             value = value[variant if variant in value else "else"]  # noqa: PLW2901 - the variant's own
         values[key] = value
     endpoints = tuple(values.get("endpoints", ()))
-    assert bool(endpoints) != ("verdict" in values), f"{path}: {flow}: give endpoints or a verdict"
+    verdict = values.get("verdict", "forward")
+    assert bool(endpoints) == (verdict == "forward"), f"{path}: {flow}: give endpoints or another verdict than forward"
     return Flow(
         values["from"],
         values["to"],
         values["port"],
         values.get("protocol", "tcp"),
-        values.get("verdict", "forward"),
+        verdict,
         endpoints,
         values.get("masquerade", False),
         tuple(values.get("hairpin", ())),

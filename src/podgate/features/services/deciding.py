@@ -44,7 +44,7 @@ class Decision(Frozen, frozen=True):
         policy: ``Cluster`` or ``Local``, as it counts for this packet; empty where none is asked.
         endpoints: those that it may go to, packed.
         masquerade: whether the endpoint sees the node as the sender, hairpin left out.
-        hairpin: endpoints that see the node as the sender since they are the sender.
+        hairpin: endpoints on this node that see the node as the sender since they are the sender.
     """
 
     verdict: Verdict
@@ -155,5 +155,5 @@ def _sent(sender: Sender, port: ServicePort, why: str, *, local: bool, masquerad
         if port.anywhere:
             return Decision("drop", f"{why}; there is none here, and there are some elsewhere", port, policy)
         return Decision("reject", "the Service has no endpoint that is ready, or terminates and still serves", port)
-    hairpin = tuple(each for each in endpoints if each[:-2] in sender.addresses)
+    hairpin = tuple(each for each in endpoints if each[:-2] in sender.addresses and each[:-2] in port.own)
     return Decision("forward", why, port, policy, endpoints, masquerade, hairpin)

@@ -245,10 +245,14 @@ class _Chains:
                 "not from a Pod: replies must come back through this node"
             )
         else:
-            local = say.under_local_policy(node_port=node_port)
-            yield (FROM_THIS_NODE + local + say.dispatch(node_port=node_port, masqueraded=True)).because(
-                "from this node, to endpoints anywhere"
-            )
+            # Where no endpoint is on this node there is no bucket for traffic from outside, which is dropped then.
+            elsewhere = say.service_in(layout.OUTSIDE_DROPPED)
+            if node_port:
+                elsewhere = say.port_in(layout.OUTSIDE_DROPPED_NODE_PORTS)
+            for local in (say.under_local_policy(node_port=node_port), elsewhere):
+                yield (FROM_THIS_NODE + local + say.dispatch(node_port=node_port, masqueraded=True)).because(
+                    "from this node, to endpoints anywhere"
+                )
         yield say.dispatch(node_port=node_port).because("to the Service's endpoints")
 
     def _bucket(self, bucket: Bucket) -> Iterator[Rule]:
