@@ -55,6 +55,8 @@ async def podgate(*words: str | Path) -> tuple[int, str, str]:
         (["reconcile", ".", "--name", "A B"], "'A B'"),
         (["reconcile", ".", "--interval", "0"], "--interval 0: at least 1"),
         (["reconcile", ".", "--timeout", "nan"], "--timeout nan: at least 1"),
+        (["reconcile", ".", "--wait"], "give --once too"),
+        (["reconcile", ".", "--once", "--dry-run"], "give one"),
         (["reconcile", ".", "--mode", "Reconcil"], 'did you mean "Reconcile"?'),
     ],
 )

@@ -104,6 +104,23 @@ def wrong_token(server: FakeApiServer) -> None:
     server.tokens = {"another"}
 
 
+def old_agents(server: FakeApiServer) -> None:
+    healthy(server)
+    for name in ("n1", "n2"):
+        one = pod(name)
+        one["spec"]["containers"][0] |= {"image": "networking/ip-masq-agent:v2.12.6", "args": []}
+        server.put("pods", one)
+    server.forbidden = {("list", "namespaces")}  # nobody asks whether its account may
+
+
+def both_agents(server: FakeApiServer) -> None:
+    healthy(server)
+    old = pod("n1")
+    old["metadata"] |= {"name": "old", "ownerReferences": []}
+    old["spec"]["containers"][0] |= {"image": "networking/ip-masq-agent:v2.12.6", "args": []}
+    server.put("pods", old)
+
+
 def without_an_account(server: FakeApiServer) -> None:
     healthy(server)
     for name in ("n1", "n2"):
@@ -141,7 +158,14 @@ TABLE: list[tuple[Callable[[FakeApiServer], None], int, list[str]]] = [
     ]),
     (bad_policy, 1, ["bad masquerade here: MasqueradePolicy/odd:spec.to[0].cidr:"]),
     (wrong_token, 1, ["bad API: http://127.0.0.1:PORT refuses us: 401 Unauthorized"]),
-    (without_an_account, 0, ["off masquerade here: its agents have no account for the API"]),
+    (old_agents, 0, [
+        "unknown masquerade: version: networking/ip-masq-agent:v2.12.6: may be the program whose place podgate takes",
+        "off masquerade here: its agents ask no API",
+    ]),
+    (both_agents, 1, [
+        "bad masquerade: nodes: n1 has more than one agent: Pod/kube-system/old, ip-masq-agent → delete all but one",
+    ]),
+    (without_an_account, 0, ["off masquerade here: its agents ask no API"]),
 ]  # fmt: skip
 
 

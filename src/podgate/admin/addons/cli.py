@@ -30,7 +30,10 @@ _PAUSE: Final = 2.0
 _RECONCILE: Final = f"""\
 Keeps the add-ons in a cluster as the manifests in a folder say, as Kubernetes' addon manager does. The label
 {MODE_LABEL} decides: Reconcile objects are made, corrected, and removed when they left the folder;
-EnsureExists objects are made where they are missing, and otherwise left alone."""
+EnsureExists objects are made where they are missing, and otherwise left alone.
+
+Exit 0: the cluster is as the folder says; 1: it is not; 2: wrong use; 3: no API in time. With --dry-run 0: no
+difference, 1: some, 2: it cannot be told."""
 
 
 def main(words: Sequence[str], environ: Mapping[str, str], tell: Callable[[str], None]) -> Answered:
@@ -45,6 +48,10 @@ def main(words: Sequence[str], environ: Mapping[str, str], tell: Callable[[str],
     for flag, seconds in (("--interval", asked.interval), ("--timeout", asked.timeout)):
         if not seconds >= 1:
             raise UsageError(f"podgate addon reconcile: {flag} {seconds:g}: at least 1 second")
+    if asked.wait and not asked.once:
+        raise UsageError("podgate addon reconcile: --wait: it waits for the end, so give --once too")
+    if asked.once and asked.dry_run:
+        raise UsageError("podgate addon reconcile: --dry-run and --once: the one does nothing, the other all: give one")
     connection = connection_to(asked, environ)
     return asyncio.run(_run(asked, name, connection, environ, tell))
 

@@ -13,7 +13,7 @@ from podgate.model.frozen import Frozen, ObjectRef
 
 Object = Mapping[str, Any]
 
-PROGRAMS: Final = {"ip-masq-agent": "masquerade", "metadata-proxy": "metadata"}
+PROGRAMS: Final = {"ip-masq-agent": "masquerade", "metadata-proxy": "metadata", "kube-proxy": "services"}
 """Programs that take the place of another project's, and the features that they are. Also those projects' images."""
 
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -133,8 +133,8 @@ def _deeds(
         own = _own(role, pods)
         if not role.asks:
             continue
-        if own and isinstance(found, Api) and not any(each.asks for each in own):
-            seen = "its agents have no account for the API: what is on each node alone decides"
+        if own and isinstance(found, Api) and not any(each.asks and each.agent.ours for each in own):
+            seen = "its agents ask no API: what is on each node alone decides"
             todo = f"podgate {role.name} check on a node says more; {role.folder} has the roles for the API"
             findings.append(Finding(f"{role.name} here", "off", seen, todo))
             continue
@@ -160,7 +160,8 @@ def _agent(role: Role, pods: Sequence[Placed]) -> Agent | None:
 def _accounts(role: Role, pods: Sequence[Placed]) -> list[Account]:
     """Give the accounts of the agents of a role that ask an API; our own login where none is there at all."""
     own = _own(role, pods)
-    return [Account(*each) for each in sorted({each.account for each in own if each.asks})] if own else [Account()]
+    asking = {each.account for each in own if each.asks and each.agent.ours}
+    return [Account(*each) for each in sorted(asking)] if own else [Account()]
 
 
 def _parser(features: tuple[str, ...]) -> argparse.ArgumentParser:
