@@ -1,7 +1,9 @@
 """Telling against an API server over real HTTP that refuses, is deaf, or has not all kinds: the rules come first."""
 
+import contextlib
 import io
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -171,3 +173,38 @@ async def test_two_agents_make_one_status_and_one_event_and_the_second_takes_ove
             # The report of the one that was stopped stays, as its rules do, and is behind now.
             await poll_async(lambda: agent.status_of("red-two").get("nodes", {}).get("summary") == "1/2")
             assert len(server.objects.of("events").objects) == 2
+
+
+@in_loop
+async def test_an_edit_costs_one_report_a_node_and_a_few_writes_of_the_object_itself() -> None:
+    """However many nodes there are: no two write the same object, and the leader alone hears of reports."""
+    nodes = [f"n{number}" for number in range(20)]
+    async with FakeApiServer(*RESOURCES, COLORS, REPORTS).serving() as server, contextlib.AsyncExitStack() as agents:
+        for name in nodes:
+            server.put("nodes", {"metadata": {"name": name}})
+            access, log = Access(server.url, namespace="kube-system"), Log(io.StringIO(), "json", lambda: 0.0)
+            await agents.enter_async_context(telling_agent(Color(), None, access, name, log))
+
+        async def counted(name: str) -> Counter[str]:
+            """Count the requests that one more color costs, by what they are for."""
+            before = len(server.requests)
+            server.put("colors", {"metadata": {"name": name}})
+            await poll_async(lambda: summary(server, name) == "20/20")
+            return Counter(
+                f"{method} {path.rpartition('/v1alpha1/')[2]}" for method, path, _ in server.requests[before:]
+            )
+
+        await counted("first")
+        asked = await counted("second")
+        assert {asked[f"PATCH nodereports/color.{name}"] for name in nodes} == {1}
+        assert 1 <= asked["PATCH /apis/example.com/v1/colors/second/status"] < 8
+        assert asked["GET nodereports"] == 0
+        watching = {path for _, path, query in server.requests if query.get("labelSelector")}
+        assert watching == {"/apis/podgate.dev/v1alpha1/nodereports"}
+        assert sum("labelSelector" in query for _, _, query in server.requests) == 1
+
+
+def summary(server: FakeApiServer, color: str) -> str:
+    status = server.objects.of("colors").objects["", color].get("status", {})
+    found: str = status.get("nodes", {}).get("summary", "")
+    return found
