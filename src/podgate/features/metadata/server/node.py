@@ -81,11 +81,12 @@ def node_steps(
     redirects = tuple(
         _redirecting(rules_of, name, first if name == chosen else (chosen,), chosen=name == chosen) for name in names
     )
-    # Rules of iptables that translate for another agent come before our refusals, and after our redirect alone.
-    forgetting = _forgetting(rules_of, FIRST if backend == "nftables" else (*FIRST, chosen), cloud)
-    before = (*(_refusing(rules_of, family, backend) for family in FAMILIES), _address(rules_of), forgetting)
+    before = (*(_refusing(rules_of, family, backend) for family in FAMILIES), _address(rules_of))
     before += (_against_forgery(rules_of, binary),) if backend == "iptables" else ()
-    return NodeSteps(before, (trial, *redirects) if listeners else redirects)
+    # Last: other agents' rules may come before our refusals, not before our redirect; and to walk through the kernel's
+    # table takes some 10 ms of processor time, which Pods need not wait for.
+    after = (*redirects, _forgetting(rules_of, (*FIRST, chosen), cloud))
+    return NodeSteps(before, (trial, *after) if listeners else after)
 
 
 def _forgetting(
