@@ -222,11 +222,11 @@ def test_volumes_of_files_are_never_writable() -> None:
 
 
 def test_a_command_on_a_node_sees_the_nodes_own_files(tmp_path: Path) -> None:
-    for path in ("run/xtables.lock", "var/lib/podgate/x"):
+    for path in ("run/xtables.lock", "var/lib/podgate/x", "lib/modules/x"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     targets = {step.target for step in node_root(tmp_path, "node-1", INSTALLATION) if isinstance(step, Bind)}
-    assert {"/run/xtables.lock", "/var/lib/podgate"} <= targets
+    assert {"/run/xtables.lock", "/var/lib/podgate", "/lib/modules"} <= targets
     assert node_program(("nft",), "node-1", INSTALLATION, {}).environment["NODE_NAME"] == "node-1"
 
 

@@ -7,10 +7,16 @@ Invariant: it sees the files that the node's Pods see under hostPath, at the sam
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from podgate.lab.containers import Installation, Program
 from podgate.lab.images import BIN
 from podgate.lab.rootfs import RootRequest, Step, VolumeBind, container_root, hosts_file
+
+_SHARED: Final = frozenset(
+    ("/var", "/var/lib", "/run", "/etc", "/opt", "/usr", "/usr/lib", "/lib", "/home", "/var/run")
+)
+"""Folders of which a node and the machine both have a part: kube-proxy, for one, asks for /lib/modules."""
 
 
 def node_program(words: tuple[str, ...], name: str, installation: Installation, more: Mapping[str, str]) -> Program:
@@ -27,7 +33,7 @@ def _disk(folder: Path, shown: str = "") -> Iterator[VolumeBind]:
         return
     for entry in sorted(folder.iterdir()):
         path = f"{shown}/{entry.name}"
-        if entry.is_dir() and path in ("/var", "/var/lib", "/run", "/etc", "/opt", "/usr", "/home", "/var/run"):
+        if entry.is_dir() and path in _SHARED:
             yield from _disk(entry, path)
         else:
             yield VolumeBind(str(entry), path)
