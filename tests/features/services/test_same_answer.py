@@ -44,12 +44,26 @@ services = st.fixed_dictionaries(
         ),
     }
 )
-settings = st.fixed_dictionaries(
+BRIDGE = {"detect_local_mode": "BridgeInterface", "pod_bridge_interface": "cbr0"}
+PODS = [
     {
-        "cluster_cidr": st.sampled_from(["", WORLD["cluster-cidr"]]),
-        "masquerade_all": st.booleans(),
-        "nodeport_addresses": st.sampled_from(["primary", "all", WORLD["node-range"]]),
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"nodeName": "node-1"},
+        "status": {"podIPs": [{"ip": WORLD[name]}]},
     }
+    for name in ("pod", "local-1", "local-2")
+]
+settings = st.builds(
+    lambda local, rest: {**local, **rest},
+    st.sampled_from([{"cluster_cidr": ""}, {"cluster_cidr": WORLD["cluster-cidr"]}, BRIDGE]),
+    st.fixed_dictionaries(
+        {
+            "masquerade_all": st.booleans(),
+            "nodeport_addresses": st.sampled_from(["primary", "all", WORLD["node-range"]]),
+        }
+    ),
 )
 flows = st.builds(
     Flow,
@@ -126,7 +140,7 @@ def test_what_is_explained_is_what_the_table_does(
     found: list[dict[str, Any]], given_settings: dict[str, Any], asked: list[Flow]
 ) -> None:
     made = [each for index, service in enumerate(found, 1) for each in objects(index, service)]
-    intent, inputs, options = compiled(Scenario("random", given_settings, tuple(made), (), zone="zone-a"), "ip")
+    intent, inputs, options = compiled(Scenario("random", given_settings, (*made, *PODS), (), zone="zone-a"), "ip")
     state = written(intent, "ip")
     here = here_of("node-1", inputs.objects.objects(NODE).get(ObjectRef("Node", "node-1")), inputs.machine)
     assert isinstance(options, Settings)
