@@ -12,6 +12,7 @@ from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE, ConfigMap, Namespa
 from podgate.model.kinds.meta import ApiStruct, ObjectMeta, OwnerReference, ref_of
 from podgate.model.kinds.nodes import NODE, Node, NodeAddress, NodeSpec, NodeStatus
 from podgate.model.kinds.pods import POD, Pod, PodIP, PodSpec, PodStatus
+from podgate.model.kinds.reports import Applied, NodeReport
 
 CASES: list[tuple[bytes, type[ApiStruct], ApiStruct]] = [
     (
@@ -54,6 +55,17 @@ CASES: list[tuple[bytes, type[ApiStruct], ApiStruct]] = [
         "binaryData":{"x":"AA=="},"immutable":true}""",
         ConfigMap,
         ConfigMap(metadata=ObjectMeta(name="ip-masq-agent", namespace="kube-system"), data={"config": "a: b\n"}),
+    ),
+    (
+        b"""{"metadata":{"name":"masquerade.node-1","generation":3},"feature":"masquerade","node":"node-1",
+        "applied":[{"kind":"MasqueradePolicy","name":"p","namespace":"","generation":2,"instead":"LastGoodPolicy"}]}""",
+        NodeReport,
+        NodeReport(
+            metadata=ObjectMeta(name="masquerade.node-1", generation=3),
+            feature="masquerade",
+            node="node-1",
+            applied=(Applied("MasqueradePolicy", "p", "", 2, "LastGoodPolicy"),),
+        ),
     ),
     (
         b"""{"metadata":{"name":"shop"},"spec":{"finalizers":["kubernetes"]}}""",
