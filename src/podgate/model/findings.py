@@ -5,21 +5,21 @@ Invariant: what cannot be looked at is ``unknown``, never ``ok``; and whoever re
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from podgate.model.frozen import Frozen
 
-Verdict = Literal["ok", "bad", "unknown"]
+Verdict = Literal["ok", "off", "unknown", "bad"]
 
-_WIDTH = 8
+_WIDTH: Final = 8
 
 
 class Finding(Frozen, frozen=True):
     """One thing that was looked at.
 
     Attributes:
-        name: what, as ``port 988``.
-        verdict: whether it is as it should be.
+        name: what, as ``port 988`` or ``masquerade: nodes``.
+        verdict: ``off`` for what is not installed, which is nobody's mistake.
         seen: what was seen.
         todo: what to do about it; empty where nothing is to be done.
     """
@@ -30,9 +30,9 @@ class Finding(Frozen, frozen=True):
     todo: str = ""
 
     def __str__(self) -> str:
-        """Show the line."""
+        """Show the verdict, and what to do on a line of its own."""
         line = f"{self.verdict:<{_WIDTH}}{self.name}: {self.seen}"
-        return f"{line}: {self.todo}" if self.todo else line
+        return f"{line}\n{'':<{_WIDTH}}{self.todo}" if self.todo else line
 
 
 def findings_json(found: Sequence[Finding]) -> list[dict[str, str]]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from podgate.admin.doctor.findings import Finding, Verdict, answered
+from podgate.admin.doctor.findings import answered
+from podgate.model.findings import Finding, Verdict
 
 
 def test_what_to_do_stands_below_what_was_seen() -> None:

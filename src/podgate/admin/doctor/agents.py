@@ -8,7 +8,7 @@ Invariant: an agent is known by what its container runs, so one that was renamed
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from podgate.admin.doctor.findings import Finding
+from podgate.model.findings import Finding
 from podgate.model.frozen import Frozen, ObjectRef
 
 Object = Mapping[str, Any]

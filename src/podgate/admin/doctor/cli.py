@@ -27,12 +27,13 @@ from podgate.admin.doctor.examining import (
     review_findings,
     settings_of,
 )
-from podgate.admin.doctor.findings import Finding, answered
+from podgate.admin.doctor.findings import answered
 from podgate.admin.doctor.rights import Account
 from podgate.admin.reaching import NO_API, add_api, kubeconfig_of
 from podgate.joints import Answered, SourceError
 from podgate.kubeapi.connection import Connection, Limits, UnreachableError
 from podgate.model.files import Present
+from podgate.model.findings import Finding
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.usage import Parser

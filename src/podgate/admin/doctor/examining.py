@@ -20,13 +20,13 @@ from podgate.admin.doctor.agents import (
     of_feature,
     placed_in,
 )
-from podgate.admin.doctor.findings import Finding
 from podgate.admin.doctor.rights import Account, Right, is_allowed, reads, review, right_findings, tells
 from podgate.admin.reaching import Ask, listed
 from podgate.joints import Feature, Inputs
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, UnreachableError
 from podgate.kubeapi.discovery import VERSION, kinds_of, kinds_request, version_of
+from podgate.model.findings import Finding
 from podgate.model.frozen import Frozen
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
