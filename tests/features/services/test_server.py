@@ -1,0 +1,133 @@
+"""What this process itself answers: pages by address, and health check node ports on real sockets."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+import pytest
+
+from podgate.features.services.backends import States, StatesWriter
+from podgate.features.services.feature import FEATURE
+from podgate.features.services.intent import FamilyIntent, HealthCheck, Intent, NodeWide
+from podgate.features.services.server import Serving, cell_of, listeners_of
+from podgate.features.services.settings import Settings
+from podgate.model.options import settings_from
+from podgate.model.table import Table
+from podgate.observe.answers import Answer
+from podgate.observe.metrics import Measured, Reading
+from podgate.targets.listeners.apply import ListenersTarget
+from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import State as ListenersState
+
+CHECKS = Table.of({32000: HealthCheck("shop", "web", 2), 32001: HealthCheck("shop", "dns", 0)})
+NODE = NodeWide(node_port_ips=(ip_address("127.0.0.1").packed,))
+INTENT = Intent(FamilyIntent("ip", NODE), None, CHECKS)
+
+
+class Host:
+    """What the host knows, as a test says it."""
+
+    def __init__(self) -> None:
+        self.late = 0.0
+
+    def behind(self) -> float:
+        return self.late
+
+    def readings(self) -> Iterable[Reading]:
+        return [Measured("podgate_services_sync_age_seconds", 1.0, (("step", "nftables/ip"),))]
+
+    def now(self) -> float:
+        return 1000.0
+
+
+def serving() -> tuple[Serving, Host]:
+    host, made = Host(), Serving(settings_from(Settings, {}))
+    made.cell.swap(cell_of(INTENT))
+    made.pages(host)
+    return made, host
+
+
+def parts(answer: Answer) -> tuple[int, str]:
+    return answer[0], answer[2].decode()
+
+
+def test_the_pages_are_where_kube_proxys_are() -> None:
+    made, host = serving()
+    assert {address: set(pages) for address, pages in made.pages(host).items()} == {
+        "127.0.0.1:10249": {"/metrics", "/proxyMode", "/configz"},
+        "0.0.0.0:10256": {"/healthz", "/livez"},
+    }
+
+
+def test_pages_say_how_it_is_and_count_what_they_said() -> None:
+    made, host = serving()
+    pages = made.pages(host)
+    health, metrics = pages["0.0.0.0:10256"], pages["127.0.0.1:10249"]
+    assert parts(metrics["/proxyMode"]()) == (200, "nftables")
+    assert json.loads(parts(metrics["/configz"]())[1])["podgate.dev/services"]["masquerade_bit"] == 14
+    assert [health[page]()[0] for page in ("/healthz", "/livez")] == [200, 200]
+    host.late = 61.0
+    assert [health[page]()[0] for page in ("/healthz", "/livez")] == [503, 503]
+    made.cell.swap(cell_of(Intent(node_eligible=False)))
+    host.late = 0.0
+    assert [health[page]()[0] for page in ("/healthz", "/livez")] == [503, 200]
+    text = parts(metrics["/metrics"]())[1]
+    assert 'kubeproxy_proxy_healthz_total{code="503"} 2' in text
+    assert 'kubeproxy_proxy_livez_total{code="200"} 2' in text
+    assert 'kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 999' in text
+
+
+@pytest.mark.parametrize(("port", "status"), [(32000, 200), (32001, 503), (32002, 404)])
+def test_a_health_check_node_port(port: int, status: int) -> None:
+    made, _ = serving()
+    assert made.health_check(port)[0] == status
+
+
+def test_it_listens_where_node_ports_are_open() -> None:
+    everywhere = Intent(FamilyIntent("ip"), FamilyIntent("ip6"), CHECKS)
+    assert {str(each) for each in listeners_of(INTENT).endpoints} == {
+        "127.0.0.1:32000 (health check 32000)",
+        "127.0.0.1:32001 (health check 32001)",
+    }
+    assert {each.address for each in listeners_of(everywhere).endpoints} == {"0.0.0.0", "::"}
+
+
+def test_a_client_is_answered_by_what_is_known_at_that_moment() -> None:
+    made, host = serving()
+
+    async def ask(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def story() -> tuple[bytes, bytes]:
+        target = ListenersTarget(made.protocols())
+        want = ListenersState(frozenset({Endpoint("127.0.0.1", 0, "health check 32000")}))
+        assert await target.apply(target.diff(await target.read(), want)) == {}
+        (port,) = target.ports().values()
+        first = await ask(port)
+        host.late = 100.0
+        second = await ask(port)
+        await target.apply(target.diff(want, ListenersState()))
+        return first, second
+
+    first, second = asyncio.run(story())
+    assert first.startswith(b"HTTP/1.1 200")
+    assert b"X-Load-Balancing-Endpoint-Weight: 2" in first
+    assert b'"localEndpoints": 2' in first
+    assert second.startswith(b"HTTP/1.1 503")
+
+
+def test_the_feature_has_a_step_for_all_of_it_and_states_for_each() -> None:
+    settings = settings_from(Settings, {"oom_score_adj": -5, "service_proxy_name": "mine"})
+    steps = {step.name: step for step in FEATURE.steps(settings)}
+    assert list(steps) == ["nftables/ip", "nftables/ip6", "cell", "listeners", "sysctl", "oom"]
+    assert {name for name, step in steps.items() if step.transient} == {"cell", "listeners", "oom"}
+    assert {name for name, step in steps.items() if step.essential} == {"nftables/ip", "nftables/ip6"}
+    states: States = StatesWriter(settings)(INTENT)
+    assert steps["nftables/ip"].want(states).present
+    assert not steps["nftables/ip6"].want(states).present
+    assert FEATURE.instance(settings) == "services-mine"
