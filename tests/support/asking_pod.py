@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Final
 
 SERVER: Final = ("169.254.169.254", 80)
 SECONDS: Final = 30.0
-ANOTHER: Final = b"GET / HTTP/1.1\r\nHost: metadata\r\nX-Forwarded-For: me\r\nConnection: close\r\n\r\n"
-"""Refused by every policy of every cloud, so nothing of it is seen upstream."""
+ANOTHER: Final = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n"
+"""Without Host it is no request, so nothing of it is seen upstream, whatever the policy is."""
 ISSUE: Final = (
     b"PUT /latest/api/token HTTP/1.1\r\nHost: 169.254.169.254\r\n"
     b"X-aws-ec2-metadata-token-ttl-seconds: 60\r\nConnection: close\r\n\r\n"
