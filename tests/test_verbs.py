@@ -82,6 +82,9 @@ class Words:
     def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
         return given
 
+    def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:
+        return ""
+
     def instance(self, settings: Settings) -> str:
         return self.name
 

@@ -273,6 +273,10 @@ class Agent(Protocol[SettingsT, StatesT]):
         """Make ``Inputs.kept`` out of states that were read back, by step; empty where they tell nothing."""
         ...
 
+    def obstacle(self, settings: SettingsT, environ: Mapping[str, str]) -> str:
+        """Say why ``run`` cannot start here, and what to do; empty when it can."""
+        ...
+
     def instance(self, settings: SettingsT) -> str:
         """Name what one network namespace has one of: the feature, or what tells two of its agents apart."""
         ...

@@ -231,6 +231,8 @@ def _forget(state_dir: str) -> bool:
 
 
 def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
+    if obstacle := agent.obstacle(settings, environ):
+        raise SourceError(obstacle)
     log = stderr_log(environ)
     node_name = node_name_of(settings, environ)
     watches = agent.watches(settings, node_name)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from podgate.linux.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST, Connection, NetlinkError, frame, text
-from podgate.linux.nftables import DEL_ELEMENTS, NAME, NEW_ELEMENTS, TABLE, batch, family_header
+from podgate.linux.nftables import DEL_ELEMENTS, DEL_TABLE, NAME, NEW_ELEMENTS, TABLE, batch, family_header
 from podgate.linux.nftables_elements import Shape, element_at, element_lists
 
 _HEADER_BYTES: Final = 16
@@ -89,6 +89,17 @@ class Batch:
                 raise _refused(failure, sent.get(failure.sequence))
         if not results:
             raise NetlinkError(errno.EPROTO, "the kernel did not acknowledge the transaction")
+
+
+def delete_table(connection: Connection, family: int, table: str) -> None:
+    """Delete a table with all that is in it; one that is not there is no error. Raises NetlinkError."""
+    whole = Batch(connection, family)
+    whole.extend([Part(DEL_TABLE, 0, family_header(family) + text(TABLE, table), f"table {table}")])
+    try:
+        whole.commit()
+    except NetlinkError as problem:
+        if problem.errno != errno.ENOENT:
+            raise
 
 
 def _refused(failure: NetlinkError, part: Part | None) -> RefusedError:

@@ -132,6 +132,10 @@ class Masquerade:
                     spans[family] = found
         return {KEPT: recover(spans)} if "ip" in spans else {}
 
+    def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:  # noqa: ARG002 - none
+        """Start anywhere."""
+        return ""
+
     def instance(self, settings: Settings) -> str:  # noqa: ARG002 - one per node
         """Have one per network namespace."""
         return self.name

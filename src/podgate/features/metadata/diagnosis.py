@@ -29,7 +29,7 @@ def node_label(node: Node | None, name: str, *, needed: bool, unread: str = "") 
     if not needed:
         return Finding("node label", "ok", "none is needed with these options")
     if unread:
-        return Finding("node label", "unknown", unread, GIVE_ONE if unread == NO_SOURCE else "")
+        return Finding("node label", "unknown", unread, _how(unread))
     if node is None:
         return Finding("node label", "unknown", f"there is no Node {name}", "give --node-name")
     found = node.metadata.labels.get(READY_LABEL)
@@ -42,10 +42,14 @@ def node_label(node: Node | None, name: str, *, needed: bool, unread: str = "") 
     return Finding("node label", "bad", seen, todo)
 
 
+def _how(unread: str) -> str:
+    return GIVE_ONE if unread == NO_SOURCE else "use an account that may list them, or --source"
+
+
 def scheduled(found: Mapping[ObjectRef, DaemonSet], unread: str = "") -> Finding:
     """Say whether each node that a proxy's DaemonSet selects has one that is ready."""
     if unread:
-        return Finding("DaemonSet", "unknown", unread, GIVE_ONE if unread == NO_SOURCE else "")
+        return Finding("DaemonSet", "unknown", unread, _how(unread))
     proxies = {ref: each for ref, each in sorted(found.items()) if _is_proxy(each)}
     if not proxies:
         return Finding("DaemonSet", "bad", "none runs a metadata proxy", "kubectl apply -f deploy/metadata")

@@ -68,6 +68,10 @@ class Metadata:
         """Recover nothing: while a policy is broken, the strictest rules are in force."""
         return {}
 
+    def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:  # noqa: ARG002 - none
+        """Start anywhere."""
+        return ""
+
     def instance(self, settings: Settings) -> str:  # noqa: ARG002 - one per node
         """Have one per network namespace."""
         return self.name

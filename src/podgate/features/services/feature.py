@@ -20,7 +20,8 @@ from podgate.features.services.intent import FAMILIES
 from podgate.features.services.node import here_of
 from podgate.features.services.proxy_config import read_config
 from podgate.features.services.proxy_settings import options_in
-from podgate.features.services.server import Serving, cell_of, listeners_of
+from podgate.features.services.server.predecessor import IGNORED, NOTHING_LEFT, PredecessorTarget, at_work, obstacle
+from podgate.features.services.server.serving import Serving, cell_of, listeners_of
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_conntrack import FlowJudge, judge_of
 from podgate.features.services.to_nftables import table_name
@@ -36,6 +37,7 @@ from podgate.model.options import SettingsError
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
+from podgate.observe.listen import parse_listen
 from podgate.targets.cell.apply import CellTarget
 from podgate.targets.cell.state import State as CellState
 from podgate.targets.conntrack.sweep import Own, UdpSweep
@@ -120,7 +122,18 @@ class Services:
             "sysctl", SysctlTarget(SYSCTLS), lambda _states: wanted, SysctlState(), essential=False
         )
         tables = (_nftables_step(family, table) for family in FAMILIES)
-        return (*tables, cell, ports, parameters, *_oom_step(settings.oom_score_adj))
+        return (
+            *tables,
+            *_predecessor_step(settings),
+            cell,
+            ports,
+            parameters,
+            *_oom_step(settings.oom_score_adj),
+        )
+
+    def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:
+        """Need the API server's own address, unless there are rules for its Service."""
+        return obstacle(environ, has_source=bool(settings.source or settings.kubeconfig))
 
     def instance(self, settings: Settings) -> str:
         """Have one per network namespace and name of a proxy."""
@@ -193,6 +206,24 @@ class Services:
 FEATURE = Services()
 
 _OOM: Final = "oom_score_adj"
+
+
+def _predecessor_step(settings: Settings) -> tuple[Step[States, Any, Any], ...]:
+    """Take kube-proxy's tables away; a proxy with a name of its own stands beside it."""
+    if settings.service_proxy_name:
+        return ()
+    health = parse_listen(settings.health_addr) if settings.health_addr else None
+    return (
+        Step(
+            name="kube-proxy",
+            target=PredecessorTarget(partial(at_work, health)),
+            want=lambda _states: NOTHING_LEFT,
+            empty=IGNORED,
+            after=tuple(NFTABLES.values()),
+            resync=lambda states: states.settings.sync_period,
+            essential=False,
+        ),
+    )
 
 
 def _oom_step(adjustment: int | None) -> tuple[Step[States, Any, Any], ...]:

@@ -58,6 +58,10 @@ class MetadataUntaint:
         """Recover nothing."""
         return {}
 
+    def obstacle(self, settings: UntaintSettings, environ: Mapping[str, str]) -> str:  # noqa: ARG002 - none
+        """Start anywhere."""
+        return ""
+
     def instance(self, settings: UntaintSettings) -> str:  # noqa: ARG002 - one per network namespace
         """Have one per network namespace."""
         return self.name

@@ -63,6 +63,10 @@ class MetadataWatch:
         """Recover nothing: Pods may be others by now."""
         return {}
 
+    def obstacle(self, settings: WatchSettings, environ: Mapping[str, str]) -> str:  # noqa: ARG002 - none
+        """Start anywhere."""
+        return ""
+
     def instance(self, settings: WatchSettings) -> str:  # noqa: ARG002 - one per node
         """Have one per network namespace."""
         return self.name

@@ -1,4 +1,4 @@
-"""server: what this process itself answers: kube-proxy's pages, and health check node ports.
+"""serving: what this process itself answers: kube-proxy's pages, and health check node ports.
 
 Here: the pages by address, and what they look at. Not here: what they say (health.py), sockets (targets/listeners).
 Invariant: a page is made of what was committed last and what the host knows, without I/O.

@@ -10,7 +10,7 @@ import pytest
 from podgate.features.services.backends import States, StatesWriter
 from podgate.features.services.feature import FEATURE
 from podgate.features.services.intent import FamilyIntent, HealthCheck, Intent, NodeWide
-from podgate.features.services.server import Serving, cell_of, listeners_of
+from podgate.features.services.server.serving import Serving, cell_of, listeners_of
 from podgate.features.services.settings import Settings
 from podgate.model.options import settings_from
 from podgate.model.table import Table

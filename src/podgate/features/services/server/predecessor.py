@@ -1,0 +1,178 @@
+"""predecessor: kube-proxy's nftables tables, which are taken away once ours are in and kube-proxy has stopped.
+
+Here: whether kube-proxy still works on this node, the target that removes what it left. Not here: its iptables chains,
+which are ours by their names (to_iptables.py).
+Invariant: while kube-proxy may be at work nothing of it is touched, and that is said; our tables do not wait for it.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from podgate.joints import ApplyError, Key, Signal
+from podgate.linux.netlink import Connection
+from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, find_table
+from podgate.linux.nftables_batch import delete_table
+from podgate.linux.nftables_watch import refusal
+from podgate.model.frozen import Frozen
+from podgate.model.machine import Family
+from podgate.observe.listen import Listen
+
+NAME: Final = "kube-proxy"
+"""Of the program, and of its tables."""
+
+_FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
+_ANSWER_SECONDS: Final = 2.0
+_LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is asked instead of all
+_OURS: Final = (b"200", b"503")
+"""What our own ``/readyz`` answers; kube-proxy has no such page."""
+
+
+class Left(Frozen, frozen=True):
+    """Which families have a table of kube-proxy, or should: none; ``ignored`` where it is nobody's business."""
+
+    families: tuple[Family, ...] = ()
+    ignored: bool = False
+
+
+NOTHING_LEFT: Final = Left()
+IGNORED: Final = Left(ignored=True)
+
+
+class Plan(Frozen, frozen=True):
+    """The families whose table goes."""
+
+    families: tuple[Family, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.families)
+
+    def __str__(self) -> str:
+        return "\n".join(f"- table {family} {NAME}: left by kube-proxy" for family in self.families)
+
+    def touches(self) -> Collection[str]:
+        """Give the one key that may be refused."""
+        return (NAME,)
+
+
+class PredecessorTarget:
+    """Removes kube-proxy's nftables tables, in this process's network namespace.
+
+    Args:
+        at_work: says why kube-proxy may still be at work; empty when it is not.
+    """
+
+    def __init__(self, at_work: Callable[[], Awaitable[str]]) -> None:
+        self._at_work = at_work
+
+    async def read(self) -> Left:
+        """Give the families that have such a table. Raises ApplyError."""
+        with _mapped(), Connection(NETLINK_NETFILTER) as connection:
+            return Left(tuple(family for family in _FAMILIES if find_table(connection, FAMILIES[family], NAME)))
+
+    def diff(self, have: Left, want: Left) -> Plan:
+        """Give the plan."""
+        return Plan() if want.ignored else Plan(have.families)
+
+    async def apply(self, plan: Plan) -> Mapping[Key, str]:
+        """Remove them, unless kube-proxy may be at work. Raises ApplyError."""
+        reason = await self._at_work()
+        if reason:
+            return {NAME: f"its tables stay beside ours: {reason}; stop it, and they go"}
+        with _mapped(), Connection(NETLINK_NETFILTER) as connection:
+            for family in plan.families:
+                delete_table(connection, FAMILIES[family], NAME)
+        return {}
+
+    async def signals(self) -> AsyncIterator[Signal]:
+        """Wait for ever: while it is at work it changes its tables all the time."""
+        await asyncio.get_running_loop().create_future()
+        yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+
+
+@contextlib.contextmanager
+def _mapped() -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        message, reason = refusal(problem)
+        raise ApplyError(f"looking for kube-proxy's tables {message}", reason) from problem
+
+
+async def at_work(health: Listen | None) -> str:
+    """Say why kube-proxy may be at work on this node; empty when nothing speaks for it.
+
+    It is at work if a process of that name shares our network namespace, as far as /proc tells, or if somebody other
+    than us answers where kube-proxy tells its health.
+    """
+    running = neighbours(NAME)
+    if running:
+        return f"process {running[0]} ({NAME}) runs on this node"
+    if health is not None and not health.path:
+        address = _LOOPBACK.get(health.host, health.host)
+        if not await _is_ours(address, health.port):
+            return f"somebody answers at {address}:{health.port}, where it tells its health"
+    return ""
+
+
+async def _is_ours(address: str, port: int) -> bool:
+    """Say whether nobody answers there, or we do."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            reader, writer = await asyncio.open_connection(address, port)
+            try:
+                writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
+                answer = await reader.readline()
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    return answer.split()[1:2] != [] and answer.split()[1] in _OURS
+
+
+def neighbours(name: str, proc: Path = Path("/proc")) -> list[int]:
+    """Give the processes of a name, but for this one, that share its network namespace, as far as ``proc`` tells."""
+    found = []
+    own = _network(proc / "thread-self")
+    for folder in proc.iterdir():
+        if not folder.name.isdecimal() or int(folder.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if (folder / "comm").read_text().strip() == name and _network(folder) == own:
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def _network(process: Path) -> str:
+    return str((process / "ns" / "net").readlink())
+
+
+def obstacle(environ: Mapping[str, str], *, has_source: bool) -> str:
+    """Say why this process cannot start on a node without rules; empty when it can.
+
+    A Pod's own account leads to the API server by the address of the Service ``kubernetes``, which nobody leads
+    anywhere before there are rules for it: kube-proxy's, or ours of an earlier run.
+
+    Args:
+        environ: the environment.
+        has_source: whether an option says where objects come from.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if has_source or not host or environ.get("PODGATE_SOURCE"):
+        return ""
+    try:
+        with socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS):
+            return ""
+    except (OSError, ValueError):
+        return (
+            f"the API server does not answer at {host}:{port}, a Service's address, and nobody leads there before "
+            "there are rules: give --kubeconfig with the API server's own address"
+        )
