@@ -7,6 +7,7 @@ from podgate.lab.manifests import understood
 from podgate.lab.validity import fault_of
 
 PORT = "ports: [{port: 80}]"
+BOTH = "clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9, 'fd00:10:96::9']"
 SERVICES = [
     (PORT, "", ""),
     ("clusterIP: None", "", ""),
@@ -16,7 +17,9 @@ SERVICES = [
     (f"type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30001, {PORT}", "", ""),
     (f"externalIPs: [192.0.2.1], externalTrafficPolicy: Local, {PORT}", "", ""),
     (f"type: LoadBalancer, loadBalancerSourceRanges: [' 10.0.0.0/8 '], {PORT}", "", ""),
-    (f"ipFamilyPolicy: PreferDualStack, clusterIPs: [10.96.0.1, 'fd00::1'], {PORT}", "", ""),
+    (f"ipFamilyPolicy: PreferDualStack, {BOTH}, {PORT}", "", ""),
+    (f"sessionAffinityConfig: {{clientIP: {{timeoutSeconds: 5}}}}, {PORT}", "", ""),
+    (f"clusterIPs: [10.96.0.9], {PORT}", "spec.clusterIPs", "add clusterIP: 10.96.0.9"),
     ("type: LoadBalancer", "spec.ports", "needs a port"),
     (f"type: Loadbalancer, {PORT}", "spec.type", "'Loadbalancer' is not one of"),
     ("type: ExternalName", "spec.externalName", "needs it"),
@@ -41,21 +44,20 @@ SERVICES = [
     (f"type: NodePort, clusterIP: None, {PORT}", "spec.clusterIP", "'None' does not go with type NodePort"),
     (f"clusterIP: 010.96.0.1, {PORT}", "spec.clusterIP", "'010.96.0.1' is not an address"),
     (f"clusterIP: 10.96.0.1, clusterIPs: [10.96.0.2], {PORT}", "spec.clusterIPs", "align them"),
-    (f"clusterIPs: [None, 10.96.0.2], {PORT}", "spec.clusterIPs", "only value"),
-    (f"clusterIPs: [10.96.0.1, 10.96.0.2], {PORT}", "spec.clusterIPs", "one address of each family"),
-    (f"clusterIPs: [10.96.0.1, 'fd00::1'], {PORT}", "spec.ipFamilyPolicy", "two spec.clusterIPs"),
-    (f"clusterIP: 10.96.0.1, ipFamilies: [IPv6], {PORT}", "spec.clusterIPs[0]", "not of IPv6"),
+    (f"clusterIP: None, clusterIPs: [None, 10.96.0.2], {PORT}", "spec.clusterIPs", "only value"),
+    (
+        f"clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9, 10.96.0.8], {PORT}",
+        "spec.clusterIPs",
+        "one address of each family",
+    ),
+    (f"{BOTH}, {PORT}", "spec.ipFamilyPolicy", "two spec.clusterIPs"),
+    (f"clusterIP: 10.96.0.9, ipFamilies: [IPv6], {PORT}", "spec.clusterIPs[0]", "not of IPv6"),
     (f"ipFamilies: [ipv4], {PORT}", "spec.ipFamilies[0]", "'ipv4' is not one of"),
     (f"ipFamilies: [IPv4, IPv4], {PORT}", "spec.ipFamilies", "given twice"),
     (f"ipFamilyPolicy: Dual, {PORT}", "spec.ipFamilyPolicy", "'Dual' is not one of"),
     (f"externalIPs: [127.0.0.1], {PORT}", "spec.externalIPs[0]", "127.0.0.1 is loopback"),
     (f"externalIPs: [example.com], {PORT}", "spec.externalIPs[0]", "not an address"),
     (f"sessionAffinity: clientIP, {PORT}", "spec.sessionAffinity", "'clientIP' is not one of"),
-    (
-        f"sessionAffinityConfig: {{clientIP: {{timeoutSeconds: 5}}}}, {PORT}",
-        "spec.sessionAffinityConfig",
-        "goes with sessionAffinity: ClientIP",
-    ),
     (
         f"sessionAffinity: ClientIP, sessionAffinityConfig: {{clientIP: {{timeoutSeconds: 86401}}}}, {PORT}",
         "spec.sessionAffinityConfig.clientIP.timeoutSeconds",

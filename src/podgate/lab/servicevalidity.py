@@ -95,7 +95,9 @@ def _port(port: ServicePort, field: str) -> Iterator[ShapeFault]:
 
 def _addresses(spec: ServiceSpec) -> Iterator[ShapeFault]:
     ips = spec.cluster_ips
-    if spec.cluster_ip and ips and ips[0] != spec.cluster_ip:
+    if ips and not spec.cluster_ip:
+        yield _Fault("spec.clusterIPs", f"it goes with spec.clusterIP, the first of them; add clusterIP: {ips[0]}")
+    elif ips and ips[0] != spec.cluster_ip:
         yield _Fault("spec.clusterIPs", f"{ips[0]} is not spec.clusterIP, {spec.cluster_ip}; align them")
     if HEADLESS in ips and len(ips) > 1:
         yield _Fault("spec.clusterIPs", "'None' is the only value where it is given")
@@ -152,18 +154,13 @@ def _families(spec: ServiceSpec) -> Iterator[ShapeFault]:
 def _affinity(spec: ServiceSpec) -> Iterator[ShapeFault]:
     yield from _one_of(spec.session_affinity, ("ClientIP", "None"), "spec.sessionAffinity")
     config = spec.session_affinity_config
-    if config is None:
-        return
-    field = "spec.sessionAffinityConfig"
-    seconds = (config.get("clientIP") or {}).get("timeoutSeconds") if _is_map(config.get("clientIP")) else None
-    if spec.session_affinity == "None":
-        yield _Fault(field, "it goes with sessionAffinity: ClientIP only; remove it")
-    elif not isinstance(seconds, int) or not 0 < seconds <= _LONGEST_AFFINITY:
-        yield _Fault(f"{field}.clientIP.timeoutSeconds", f"{seconds} is not within 1 to {_LONGEST_AFFINITY} seconds")
-
-
-def _is_map(value: object) -> bool:
-    return isinstance(value, dict)
+    if config is None or spec.session_affinity == "None":
+        return  # without affinity the API drops what belongs to it
+    client = config.get("clientIP")
+    seconds = client.get("timeoutSeconds") if isinstance(client, dict) else None
+    if not isinstance(seconds, int) or not 0 < seconds <= _LONGEST_AFFINITY:
+        field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+        yield _Fault(field, f"{seconds} is not within 1 to {_LONGEST_AFFINITY} seconds")
 
 
 def _policies(spec: ServiceSpec) -> Iterator[ShapeFault]:
