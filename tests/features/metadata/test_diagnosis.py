@@ -59,6 +59,12 @@ LINES = {
     ),
     "no Node": (node_label(None, "n", needed=True), "unknown", "there is no Node n", "give --node-name"),
     "no source": (node_label(None, "n", needed=True, unread=NO_SOURCE), "unknown", NO_SOURCE, "give --kubeconfig"),
+    "no right": (
+        scheduled({}, "daemonsets cannot be listed: forbidden"),
+        "unknown",
+        "daemonsets cannot be listed: forbidden",
+        "use an account that may list them",
+    ),
     "no label needed": (node_label(None, "n", needed=False), "ok", "none is needed with these options", ""),
     "scheduled": (
         scheduled({REF: daemonset(OURS, counted(3, 3, 3), *RUN)}),
