@@ -143,6 +143,25 @@ def test_drift_is_corrected_but_not_in_what_is_made_once(plane: ControlPlane, jo
     poll(lambda: ready(plane, "metadata-proxy-v0.1"), timeout=40)
 
 
+@pytest.mark.parametrize(
+    ("mode", "body", "why"),
+    [
+        ("Reconcile", "dta: {a: b}", ".dta: field not declared in schema"),
+        ("EnsureExists", "dta: {a: b}", 'unknown field "dta"'),
+        ("Reconcile", "data: {a: 1}", ".data.a: expected string"),
+    ],
+)
+def test_a_field_that_the_api_does_not_know_is_refused_by_name(
+    plane: ControlPlane, tmp_path: Path, mode: str, body: str, why: str
+) -> None:
+    metadata = f"{{name: misspelt, labels: {{addonmanager.kubernetes.io/mode: {mode}}}}}"
+    (tmp_path / "a.yaml").write_text(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {metadata}\n{body}\n")
+    (tmp_path / "b.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain}\n")
+    code, answer = reconcile(plane, tmp_path, "--once", "--timeout", "1", "--name=misspelt", "--mode=Reconcile")
+    assert (code, why in answer["refused"]["ConfigMap/default/misspelt"]) == (1, True), answer
+    assert plane.request("DELETE", "/api/v1/namespaces/default/configmaps/plain")[0] == 200
+
+
 def test_a_new_version_takes_the_place_of_the_old_one(plane: ControlPlane, joined: TestLab, folder: Path) -> None:
     put(plane, folder, joined, "v0.1")
     # A manifest that is broken takes nothing away.

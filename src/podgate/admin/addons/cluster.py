@@ -183,9 +183,12 @@ class Cluster:
         return answer.body if answer.refused is None else answer.refused
 
     async def _ask_now(self, request: Request) -> Answer:
-        """Send; a refusal that says something about the API, not about this request, is a failure."""
+        """Send; a refusal that says something about the API, not about this request, is a failure.
+
+        A 500 is about the request: so an API server answers an apply with a field that is in no schema.
+        """
         answer = await self._ask(request)
-        if answer.refused is not None and answer.refused.code in {401, 429, 500, 502, 503, 504}:
+        if answer.refused is not None and answer.refused.code in {401, 429, 502, 503, 504}:
             raise UnreachableError(f"{request.what}: {answer.refused}")
         return answer
 
