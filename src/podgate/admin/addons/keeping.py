@@ -124,7 +124,8 @@ class Keeper:
         # What a failed pass could not see has not ended.
         ended = self._places - troubles.keys() if not passed.failure else {"the API"} & self._places - troubles.keys()
         for place in ended:
-            self._told.ended(place)
+            if news := self._told.ended(place):
+                self._log.info("ended", trouble=str(news.fault))
         self._places = (self._places - ended) | troubles.keys()
 
 
