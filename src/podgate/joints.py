@@ -178,6 +178,8 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
             is to be kept is kept, also while it fails.
         in_process: what it programs lives and dies with this process, as a socket: a refused key ends ``run`` with exit
             code 1.
+        gap: seconds between the beginnings of two attempts, at least, by the feature's states; what changes in between
+            is written together.
         transient: what it programs ends with this process, so there is nothing to plan or to clean.
         live: metrics of what it programs, read when somebody asks.
         spread: seconds, by the feature's states, of which an attempt waits a random part, so that many nodes do not
@@ -201,6 +203,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     knows: Callable[[StatesT], bool] = lambda _states: True
     recovers: bool = True
     transient: bool = False
+    gap: Callable[[StatesT], float] = lambda _states: 0.0
 
 
 SettingsT = TypeVar("SettingsT")

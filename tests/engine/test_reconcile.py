@@ -39,10 +39,12 @@ class Rig:
             {},
             followers=(self.follower,),
             resync=lambda states: states.resync,
+            gap=lambda _states: self.gap,
         )
         two: AnyStep = Step("second", self.second, lambda states: states.second, {}, after=("first",))
         self.board: Board[States] = Board((one, two))
         self.published: list[State] = []
+        self.gap = 0.0
 
     def publish(self, first: State, second: State | None = None, resync: float | None = None) -> None:
         self.published.append(first)

@@ -95,7 +95,8 @@ class Host(Generic[StatesT]):
             await stop.wait()
             for task in tasks:
                 task.cancel()
-        missed = self._status.unready() or self._status.has_errors() or not self._board.done()
+        isolated = self._board.compiled is not None and self._board.compiled.isolates
+        missed = self._status.unready() or not self._board.done() or (self._status.has_errors() and not isolated)
         return 1 if self._is_refused or (once and missed) else 0
 
     async def _run(self, listen: Mapping[Listen, Mapping[str, Page]]) -> None:

@@ -5,6 +5,7 @@ Invariant: what is called committed is what the target holds; after any doubt it
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -140,6 +141,7 @@ class StepTask(Generic[StatesT, S, P]):
         self._drifted = False
         self._told = False  # of drift, since the last commit
         self._read_at = 0.0
+        self._attempted = -math.inf
         self._refused: dict[Key, str] = {}
         self._followers = tuple(FollowerTask(follower, step.name, report, jitter) for follower in step.followers)
 
@@ -192,7 +194,7 @@ class StepTask(Generic[StatesT, S, P]):
     async def _serve(self) -> None:
         while True:
             await self._wake()
-            if (seconds := self._spread()) > 0:
+            if (seconds := max(self._spread(), self._gap())) > 0:
                 await asyncio.sleep(seconds)
             self._bell.clear()
             if self._may_go():
@@ -219,6 +221,12 @@ class StepTask(Generic[StatesT, S, P]):
         compiled = self._board.compiled
         return 0.0 if compiled is None else self._jitter() * self._step.spread(compiled.states)
 
+    def _gap(self) -> float:
+        """Seconds until this attempt may begin, so that writes keep the distance that is asked for."""
+        compiled = self._board.compiled
+        gap = 0.0 if compiled is None else self._step.gap(compiled.states)
+        return self._attempted + gap - asyncio.get_running_loop().time() if gap else 0.0
+
     def _until_check(self, now: float) -> float | None:
         """Seconds until everything is read again although nothing rings; None for never."""
         compiled = self._board.compiled
@@ -239,6 +247,7 @@ class StepTask(Generic[StatesT, S, P]):
             board.commit(step.name, generation)
             return
         want, full = step.want(compiled.states), self._have is None
+        self._attempted = started
         self._drifted, self._tried = False, generation
         try:
             have = self._have if self._have is not None else await step.target.read()

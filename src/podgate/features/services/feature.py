@@ -242,6 +242,7 @@ def _nftables_step(family: Family, table: str) -> Step[States, Any, Any]:
         want=lambda states: states.nftables_of(family),
         empty=NftablesState.absent(family, table),
         followers=(UdpSweep(family, partial(_judge, family)),),
+        gap=lambda states: states.settings.min_sync_period,
     )
 
 

@@ -106,12 +106,19 @@ def _member(_element: bytes, _count: int) -> Data:
     return MEMBER
 
 
+_BLOCK: Final = 16
+"""Chains come and go for so many sizes at once: a Service that gains and loses an endpoint makes none."""
+
+
 def _with_variants(used: Iterable[Bucket]) -> tuple[Bucket, ...]:
-    """Give all buckets that need a chain: each with and without masquerade, and a sticky one's plain one."""
-    found = set()
-    for each in used:
-        for sticky in {False, each.sticky}:
-            found |= {Bucket(each.size, each.local, masqueraded, sticky) for masqueraded in (False, True)}
+    """Give all buckets that need a chain: whole blocks of sizes, with and without masquerade, and plain ones."""
+    kinds = {((each.size - 1) // _BLOCK, each.local, sticky) for each in used for sticky in {False, each.sticky}}
+    found = {
+        Bucket(block * _BLOCK + size, local, masqueraded, sticky)
+        for block, local, sticky in kinds
+        for size in range(1, _BLOCK + 1)
+        for masqueraded in (False, True)
+    }
     return tuple(sorted(found))
 
 
