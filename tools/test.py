@@ -1,9 +1,11 @@
 """``./dev test``: the checks and every test; what is not an option here goes to pytest.
 
-Here: the stages, and the build of the control plane beside them. Not here: tests.
+Here: the stages, and beside them the build of the control plane and the download of other projects' clients.
+Not here: tests.
 Invariant: the test runner's closing line is the last thing that pytest prints, and a failed stage fails the whole.
 
-The control plane is built at low priority from the start; tests that need it come last and wait for it.
+The control plane is built at low priority from the start; tests that need it come last and wait for it. So do those
+that need the clients, and where no registry is, they are skipped.
 """
 
 import subprocess
@@ -23,21 +25,23 @@ def main(arguments: list[str]) -> int:
     rest = [argument for argument in arguments if argument != "--quick"]
     chosen = any(not argument.startswith("-") for argument in rest)
     stages = Stages()
-    with building(wanted=not (quick or chosen)):
+    with preparing(wanted=not (quick or chosen)):
         return stages_of(stages, rest, quick=quick, chosen=chosen)
 
 
 @contextmanager
-def building(*, wanted: bool) -> Iterator[None]:
-    """Build the control plane while the body runs; where it is built already, that takes a moment."""
+def preparing(*, wanted: bool) -> Iterator[None]:
+    """Build and download while the body runs; where all is there already, that takes a moment."""
     if not wanted:
         yield
         return
-    with subprocess.Popen(python("-m", "tools.cluster", "build"), cwd=ROOT) as process:
+    control_plane, clients = python("-m", "tools.cluster", "build"), python("-m", "tests.support.client_libraries")
+    with subprocess.Popen(control_plane, cwd=ROOT) as building, subprocess.Popen(clients, cwd=ROOT) as downloading:
         try:
             yield
         finally:
-            process.terminate()
+            building.terminate()
+            downloading.terminate()
 
 
 def stages_of(stages: Stages, rest: list[str], *, quick: bool, chosen: bool) -> int:

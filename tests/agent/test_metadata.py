@@ -114,10 +114,10 @@ BACKENDS = pytest.mark.parametrize("backend", ["nftables", "iptables"])
 
 
 @pytest.mark.slow
-@BACKENDS
-def test_a_long_poll_from_before_gives_a_pod_nothing_more(tmp_path: Path, backend: str) -> None:
+@pytest.mark.parametrize(("backend", "address"), [("nftables", CLOUD), ("nftables", CLOUD6), ("iptables", CLOUD)])
+def test_a_long_poll_from_before_gives_a_pod_nothing_more(tmp_path: Path, backend: str, address: str) -> None:
     """Its answer needs no further packet of the Pod's: what comes from the cloud is refused as well."""
-    to = (CLOUD, 80)
+    to = (address, 80)
     with metadata_node(ports=()) as lab, LongPoll(lab.pod, to, lab.ext) as pods, LongPoll(lab.node, to, lab.ext) as own:
         assert [pods.told("a"), own.told("a")] == ["a", "a"]
         with proxy(lab.node, tmp_path / "log", "--backend", backend):

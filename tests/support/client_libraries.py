@@ -94,3 +94,16 @@ def _run(what: str, command: Sequence[str]) -> None:
         raise UnreachableError(f"{what} cannot be downloaded here: {said.strip().splitlines()[-1]}")
     else:
         raise AssertionError(f"{' '.join(command)} ended with {done.returncode}:\n{said}")
+
+
+def main() -> None:
+    """Download what is not there yet, and say so where that is impossible."""
+    for clients in (python_clients, node_clients):
+        try:
+            clients()
+        except UnreachableError as error:
+            print(f"clients: {error}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

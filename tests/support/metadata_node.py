@@ -127,10 +127,11 @@ class LongPoll:
     def __init__(
         self, client: NetNamespace, to: tuple[str, int], server: NetNamespace, at: tuple[str, int] | None = None
     ) -> None:
+        family = socket.AF_INET6 if ":" in to[0] else socket.AF_INET
         with inside_network(server.descriptor):
-            listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            listening = socket.socket(family, socket.SOCK_STREAM)
         with inside_network(client.descriptor):
-            self._client = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._client = socket.socket(family, socket.SOCK_STREAM)
         with listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(at or to)
