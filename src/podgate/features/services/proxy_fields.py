@@ -13,7 +13,8 @@ SECOND: Final = 1_000_000_000
 
 _IPVS: Final = "mode ipvs is not built yet"
 _WINDOWS: Final = "podgate runs on Linux"
-_LOGS: Final = "podgate logs its own way: $PODGATE_LOG says how"
+_LOGS: Final = "podgate logs its own way: text on a terminal, JSON elsewhere"
+_ADDRESSES: Final = "while somebody else holds an address, that is said and tried again, and Services work"
 _CLIENT: Final = "podgate paces itself by what the API server answers (429 and Retry-After), and speaks JSON"
 _PERIODIC: Final = "nothing is written again and again: the kernel tells when somebody changes what is ours"
 
@@ -28,7 +29,7 @@ class ConfigField(NamedTuple):
 
 FIELDS: Final[dict[str, ConfigField]] = {
     "bindAddress": ConfigField("text", "0.0.0.0", "the Node object tells this node's addresses"),  # noqa: S104 - as upstream
-    "bindAddressHardFail": ConfigField("bool", default=False),
+    "bindAddressHardFail": ConfigField("bool", default=False, unused=_ADDRESSES),
     "clientConnection.acceptContentTypes": ConfigField("text", "", _CLIENT),
     "clientConnection.burst": ConfigField("int", 10, _CLIENT),
     "clientConnection.contentType": ConfigField("text", "application/vnd.kubernetes.protobuf", _CLIENT),
