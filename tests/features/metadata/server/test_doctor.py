@@ -1,16 +1,23 @@
 """What doctor says of a node with a proxy, and of one without."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from podgate.features.metadata.diagnosis import scheduled
 from podgate.features.metadata.node_rules import READY_LABEL
-from podgate.features.metadata.server.doctor import answer, examine
+from podgate.features.metadata.server.doctor import _objects, answer, examine
 from podgate.features.metadata.settings import Settings
 from podgate.model.findings import Finding
+from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.workloads import DAEMON_SET as DAEMONS
 from tests.features.metadata.server.test_sockets import ask, started
+from tests.support.fake_apiserver import RESOURCES, FakeApiServer
+from tests.support.fake_objects import Resource
 from tests.support.metadata_node import CLOUD, serving
 from tests.support.metadata_upstream import ZONE
 from tests.support.netns import netns
@@ -115,3 +122,40 @@ def test_objects_come_from_the_source_that_is_named(tmp_path: Path) -> None:
         assert found[0] == Finding("node label", "unknown", "there is no Node m", "give --node-name")
         found = there.call(lambda: look(Settings(source=str(tmp_path / "none"), node_name="n")))
         assert found[0].verdict == "unknown"
+
+
+LABELLED = {"metadata": {"name": "n", "labels": {READY_LABEL: "true"}}}
+DAEMON_SET = {
+    "metadata": {"name": "metadata-proxy-v0.1", "namespace": "kube-system"},
+    "spec": {"template": {"spec": {"containers": [{"image": "podgate:1", "args": ["metadata", "run"]}]}}},
+    "status": {"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "unread"),
+    [
+        ((), {}),
+        ((("list", "daemonsets"), ("watch", "daemonsets")), {"DaemonSet": "daemonsets cannot be listed: forbidden"}),
+    ],
+)
+def test_objects_come_from_an_api_each_kind_by_itself(
+    tmp_path: Path, forbidden: tuple[tuple[str, str], ...], unread: dict[str, str]
+) -> None:
+    async def main() -> tuple[Any, ...]:
+        api = FakeApiServer(*RESOURCES, Resource("apps", "v1", "DaemonSet", "daemonsets", True))
+        api.put("nodes", LABELLED)
+        api.put("daemonsets", DAEMON_SET)
+        api.forbidden |= set(forbidden)
+        async with api.serving() as server:
+            path = tmp_path / "kubeconfig"
+            cluster = {"name": "c", "cluster": {"server": server.url}}
+            context = {"name": "c", "context": {"cluster": "c", "user": "c"}}
+            said = {"clusters": [cluster], "contexts": [context], "users": [{"name": "c"}], "current-context": "c"}
+            path.write_text(json.dumps(said))
+            found = await asyncio.to_thread(_objects, Settings(kubeconfig=str(path)), {}, "n")
+            return found.unread, len(found.snapshot.objects(NODE)), scheduled(found.snapshot.objects(DAEMONS)).seen
+
+    missing = "none runs a metadata proxy" if unread else "2 of 2 scheduled, 1 ready"
+    read, nodes, seen = asyncio.run(main())
+    assert (read, nodes, seen.rpartition("-v0.1: ")[2]) == (unread, 1, missing)
