@@ -10,7 +10,7 @@ import json
 import os
 import select
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -205,7 +205,22 @@ def _summary(value: Mapping[str, Any]) -> str:
     for have, want in (("numberReady", "desiredNumberScheduled"), ("readyReplicas", "replicas")):
         if want in held:
             parts.append(f"{held.get(have, 0)}/{held[want]} ready")
+    parts += _services(value)
     return " ".join(parts)
+
+
+def _services(value: Mapping[str, Any]) -> Iterator[str]:
+    """Say where a Service is, or how many endpoints of a slice are ready."""
+    if value.get("kind") == "Service":
+        spec = value.get("spec") or {}
+        yield spec.get("type", "ClusterIP")
+        yield from spec.get("clusterIPs", ())
+        for port in spec.get("ports", ()):
+            node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+            yield f"{port['port']}{node_port}/{port.get('protocol', 'TCP')}"
+    if value.get("kind") == "EndpointSlice":
+        ready = [(one.get("conditions") or {}).get("ready", True) for one in value.get("endpoints") or ()]
+        yield f"{value['addressType']} {sum(ready)}/{len(ready)} ready"
 
 
 def delete(arguments: argparse.Namespace) -> int:
