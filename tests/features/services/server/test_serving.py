@@ -7,8 +7,6 @@ from ipaddress import ip_address
 
 import pytest
 
-from podgate.features.services.backends import States, StatesWriter
-from podgate.features.services.feature import FEATURE
 from podgate.features.services.intent import FamilyIntent, HealthCheck, Intent, NodeWide
 from podgate.features.services.server.serving import Serving, cell_of, listeners_of
 from podgate.features.services.settings import Settings
@@ -75,7 +73,7 @@ def test_pages_say_how_it_is_and_count_what_they_said() -> None:
     text = parts(metrics["/metrics"]())[1]
     assert 'kubeproxy_proxy_healthz_total{code="503"} 2' in text
     assert 'kubeproxy_proxy_livez_total{code="200"} 2' in text
-    assert 'kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 999' in text
+    assert 'kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 0' in text
 
 
 @pytest.mark.parametrize(("port", "status"), [(32000, 200), (32001, 503), (32002, 404)])
@@ -119,15 +117,3 @@ def test_a_client_is_answered_by_what_is_known_at_that_moment() -> None:
     assert b"X-Load-Balancing-Endpoint-Weight: 2" in first
     assert b'"localEndpoints": 2' in first
     assert second.startswith(b"HTTP/1.1 503")
-
-
-def test_the_feature_has_a_step_for_all_of_it_and_states_for_each() -> None:
-    settings = settings_from(Settings, {"oom_score_adj": -5, "service_proxy_name": "mine"})
-    steps = {step.name: step for step in FEATURE.steps(settings)}
-    assert list(steps) == ["nftables/ip", "nftables/ip6", "cell", "listeners", "sysctl", "oom"]
-    assert {name for name, step in steps.items() if step.transient} == {"cell", "listeners", "oom"}
-    assert {name for name, step in steps.items() if step.essential} == {"nftables/ip", "nftables/ip6"}
-    states: States = StatesWriter(settings)(INTENT)
-    assert steps["nftables/ip"].want(states).present
-    assert not steps["nftables/ip6"].want(states).present
-    assert FEATURE.instance(settings) == "services-mine"
