@@ -53,6 +53,7 @@ _REMOTE: Final = ("other-pod", "remote-1", "remote-2")
 _OUTSIDE: Final = ("outside", "blocked")
 _BALANCERS: Final = ("balancer-1", "balancer-2")
 _NODE_OF: Final = {"node": THIS, "other-node": "node/node-2", **dict.fromkeys(_BALANCERS, THIS)}
+_PROTOCOLS: Final[Mapping[str, Literal["tcp", "udp", "sctp"]]] = {"tcp": "tcp", "udp": "udp", "sctp": "sctp"}
 _SERVED: Final = (("tcp", 8080), ("udp", 8080), ("tcp", 9090))
 
 _ANSWER_SECONDS: Final = 10.0
@@ -237,7 +238,7 @@ class Sent(NamedTuple):
     @property
     def probe(self) -> Probe:
         """What is sent."""
-        protocol: Literal["tcp", "udp"] = "udp" if self.flow.protocol == "udp" else "tcp"
+        protocol = _PROTOCOLS[self.flow.protocol]
         source = self.flow.sender if self.sender in _BALANCERS else ""
         return Probe(place(self.sender), self.flow.to, protocol, self.flow.port, source)
 
@@ -284,14 +285,13 @@ def send(lab: ServiceLab, flows: Sequence[Sent]) -> list[str]:
 
 
 def _sent(family: Family, scenario: Scenario) -> Iterator[Sent]:
-    """Give the flows of a scenario that can be sent: many kernels have no sockets of SCTP."""
+    """Give the flows of a scenario."""
     ranges = ("node-range", "outside-range", "cluster-cidr", "service-cidr")
     names = {address: name for name, address in WORLDS[family].items() if name not in ranges}
     sticky = any(one.get("spec", {}).get("sessionAffinity") == "ClientIP" for one in scenario.objects)
     for flow in scenario.flows:
-        if flow.protocol != "sctp":
-            sender = "node" if flow.sender == "node" else names[flow.sender]
-            yield Sent(family, flow, sender, names[flow.to], sticky)
+        sender = "node" if flow.sender == "node" else names[flow.sender]
+        yield Sent(family, flow, sender, names[flow.to], sticky)
 
 
 def _serve_untouched(lab: ServiceLab, flows: Iterable[Sent]) -> None:

@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Final, Literal, NamedTuple
 
-from podgate.lab.network import Topology, network
+from podgate.lab.network import Topology, network, pod_namespace
 from podgate.lab.wire import Wire
 from podgate.linux.namespaces import inside_network
+from podgate.model.machine import IPAddress
 from tests.support.netns import NetNamespace
+from tests.support.sctp_init import Listeners
 
-Protocol = Literal["tcp", "udp"]
+Protocol = Literal["tcp", "udp", "sctp"]
 
 _FIRST_PORT: Final = 11_000
 _LAST_PORT: Final = 29_999
@@ -200,11 +202,20 @@ class ServiceLab:
         descriptors: the network namespaces by name: ``node/…``, ``pod/…``, ``host/…``.
     """
 
-    def __init__(self, wire: Wire, servers: Servers) -> None:
+    def __init__(self, topology: Topology, wire: Wire, servers: Servers) -> None:
         self.descriptors: Mapping[str, int] = {name: box.network for name, box in wire.sandboxes.items()}
         self.servers = servers
         self._ports = itertools.cycle(range(_FIRST_PORT, _LAST_PORT))
         self._served: set[tuple[str, str, str, int]] = set()
+        self._sctp = Listeners([(found, str(ip)) for found, ip in self._addresses(topology)])
+
+    def _addresses(self, topology: Topology) -> Iterator[tuple[int, IPAddress]]:
+        for pod in topology.pods:
+            for ip in pod.addresses:
+                yield self.descriptors[pod_namespace(pod.namespace, pod.name)], ip
+
+    def close(self) -> None:
+        self._sctp.close()
 
     def run(self, namespace: str, *command: str, text: str = "") -> str:
         """Run a command in a namespace."""
@@ -223,7 +234,21 @@ class ServiceLab:
             self.servers.listen(self.descriptors[place], address, protocol, port)
 
     def ask(self, probes: Sequence[Probe], seconds: float) -> list[Seen]:
-        """Send all probes at once, and give what came of each within that time."""
+        """Send all probes at once, and give what came of each within that time.
+
+        Of SCTP an INIT is sent: it counts as answered by the Pod where it arrives.
+        """
+        found = self._ask([probe for probe in probes if probe.protocol != "sctp"], seconds)
+        inits = [probe for probe in probes if probe.protocol == "sctp"]
+        senders = [(self.descriptors[one.origin], one.address, one.port, next(self._ports)) for one in inits]
+        arrived = self._sctp.send(senders, seconds)
+        answers = (
+            Seen("answered", endpoint(one.address, one.port), one.source) if one else Seen("silent") for one in arrived
+        )
+        others = iter(found)
+        return [next(answers) if probe.protocol == "sctp" else next(others) for probe in probes]
+
+    def _ask(self, probes: Sequence[Probe], seconds: float) -> list[Seen]:
         asking = [_Asking(probe, self.descriptors[probe.origin], next(self._ports)) for probe in probes]
         seen: dict[int, Seen] = {}
         with selectors.DefaultSelector() as selector:
@@ -274,7 +299,8 @@ def service_lab(
         assert warnings == []
         servers = Servers()
         stack.callback(servers.close)
-        lab = ServiceLab(wire, servers)
+        lab = ServiceLab(topology, wire, servers)
+        stack.callback(lab.close)
         for (name, version), lines in (more or {}).items():
             lab.run(name, "ip", f"-{version}", "-batch", "-", text="\n".join(lines) + "\n")
         for place, address, protocol, port in endpoints:
