@@ -89,4 +89,4 @@ def test_doctor_sees_what_pods_can_do() -> None:
         assert "default/on-the-node" in found["ways past the rules"]["seen"]
 
         found = doctor(running, MACVLAN)
-        assert "(sleep) by macvlan device does not pass this node's IP stack" in found["ways past the rules"]["seen"]
+        assert "(sleep) (macvlan device) do not pass this node's IP stack" in found["ways past the rules"]["seen"]

@@ -138,7 +138,7 @@ LINES = {
     "macvlan": (
         ways_past((POD, Asked("a/b", "200", "macvlan"), Asked("a/c", "200", "")), (), (), by_user=False),
         "bad",
-        "a/b by macvlan device, a/c by a hardware device does not pass this node's IP stack",
+        "packets of a/b (macvlan device), a/c (hardware device) do not pass this node's IP stack",
         "give these Pods a veth",
     ),
     "the cluster's own on the node": (

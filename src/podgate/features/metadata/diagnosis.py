@@ -151,10 +151,10 @@ def ways_past(
         by_user: whether the node's own processes are told apart by their user (``--node-uids``).
     """
     name = "ways past the rules"
-    past = [f"{each.who} by {each.device or 'a hardware'} device" for each in asked if each.device != "veth"]
+    past = [f"{each.who} ({each.device or 'hardware'} device)" for each in asked if each.device != "veth"]
     if past:
         todo = "give these Pods a veth, or close the server to them in their own network, or by IMDS' hop limit"
-        return Finding(name, "bad", f"{_listed(past)} does not pass this node's IP stack", todo)
+        return Finding(name, "bad", f"packets of {_listed(past)} do not pass this node's IP stack", todo)
     others = [f"{space}/{pod}" for space, pod in on_the_node or () if space not in _OWN_PLACES]
     if others and not by_user:
         todo = "give --node-uids, or forbid hostNetwork (Pod Security's baseline does)"
