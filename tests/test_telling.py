@@ -148,6 +148,33 @@ def test_the_two_steps_wait_for_the_rules_and_hold_up_nothing() -> None:
     assert [each.knows(NOTHING) for each in steps] == [True, True, False, False]
 
 
+def test_a_step_that_is_told_beside_is_asked_by_its_own_states_and_changed_in_nothing() -> None:
+    own: Step[States, Any, Any] = Step(
+        "rules",
+        FakeTarget(),
+        want=lambda states: {"a": states.color},
+        empty={},
+        after=("other",),
+        resync=lambda states: len(states.color),
+        essential=False,
+        in_process=True,
+        live=list,
+        spread=lambda states: len(states.color),
+        knows=lambda states: states.color == "red",
+        recovers=False,
+        transient=True,
+        gap=lambda states: len(states.color),
+        committed=lambda _generation, _seconds, _whole: None,
+    )
+    defaults = Step("", own.target, own.want, own.empty)
+    fields = [field for field in Step.__struct_fields__ if field != "followers"]
+    assert [field for field in fields if getattr(own, field) == getattr(defaults, field)] == ["target", "want", "empty"]
+    lifted = Telling("color", None, (Watch(POD),), Access("http://localhost"), "node-1").steps((own,))[0]
+    for field in fields:
+        inner, outer = getattr(own, field), getattr(lifted, field)
+        assert inner == outer or inner(NOTHING.own) == outer(NOTHING), field
+
+
 NOTHING = Told(States("red"), Compiled(States("red")), Inputs())
 
 

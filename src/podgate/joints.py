@@ -187,6 +187,8 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
         knows: says, by the feature's states, whether it is known what to want; until then nothing is read or written.
         recovers: whether what is read back may tell what was in force before a start (``Feature.recover``); a start
             waits for such a reading.
+        committed: told of each pass that committed, at once: its generation, its seconds, and whether all was read back
+            and compared, not changes alone.
     """
 
     name: str
@@ -204,6 +206,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     recovers: bool = True
     transient: bool = False
     gap: Callable[[StatesT], float] = lambda _states: 0.0
+    committed: Callable[[int, float, bool], None] = lambda _generation, _seconds, _whole: None
 
 
 SettingsT = TypeVar("SettingsT")

@@ -10,7 +10,7 @@ Pods. Of all nodes one leads, and its step kubernetes/status says the rest.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
@@ -222,19 +222,15 @@ class _Lifted(Generic[StatesT]):
 
 
 def _lifted(step: Step[StatesT, Any, Any]) -> Step[Told[StatesT], Any, Any]:
-    """Give a step of the feature as a step of what holds its states."""
-    return Step(
-        name=step.name,
-        target=step.target,
-        want=lambda told: step.want(told.own),
-        empty=step.empty,
-        after=step.after,
-        followers=tuple(_Lifted(follower) for follower in step.followers),
-        resync=lambda told: step.resync(told.own),
-        essential=step.essential,
-        in_process=step.in_process,
-        live=step.live,
-        spread=lambda told: step.spread(told.own),
-        knows=lambda told: step.knows(told.own),
-        recovers=step.recovers,
-    )
+    """Give a step of the feature as a step of what holds its states; whatever asks for states is handed its own."""
+    followers = tuple(_Lifted(follower) for follower in step.followers)
+    asked = {name: _of_own(getattr(step, name)) for name in _ASK_STATES}
+    return cast("Step[Told[StatesT], Any, Any]", msgspec.structs.replace(step, followers=followers, **asked))
+
+
+_ASK_STATES: Final = ("want", "resync", "spread", "knows", "gap")
+"""The fields of a step that are asked with the states."""
+
+
+def _of_own(ask: Callable[[StatesT], Any]) -> Callable[[Told[StatesT]], Any]:
+    return lambda told: ask(told.own)

@@ -267,8 +267,10 @@ class StepTask(Generic[StatesT, S, P]):
         self._read_at = started if full else self._read_at
         self._pace = self._pace.committed(loop.time(), healed=healed)
         self._note_refusals(plan, refused, full=full)
-        self._report.applied(Applied(step.name, generation, str(plan) if plan else "", loop.time() - started, healed))
+        seconds = loop.time() - started
+        self._report.applied(Applied(step.name, generation, str(plan) if plan else "", seconds, healed))
         board.commit(step.name, generation)
+        step.committed(generation, seconds, full)
         if changed or self._states is None:
             for follower in self._followers:
                 follower.follow(self._states, compiled.states)

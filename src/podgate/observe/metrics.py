@@ -25,8 +25,8 @@ Labels = tuple[tuple[str, str], ...]
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
-_OLDER: Final = frozenset({"request_count"})
-"""Counters whose names other programs chose before the convention, and dashboards know: metadata-proxy's."""
+_OLDER: Final = frozenset({"request_count", "kubeproxy_sync_proxy_rules_no_local_endpoints_total"})
+"""Names that other programs chose against the convention, and dashboards know: of metadata-proxy and kube-proxy."""
 
 _KINDS: Final = ("counter", "gauge", "histogram")
 

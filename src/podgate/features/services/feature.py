@@ -93,7 +93,8 @@ class Services:
 
     def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[States]]:
         """Give the compiler."""
-        return Compiler(settings, StatesWriter(settings))
+        compiler = Compiler(settings, StatesWriter(settings))
+        return self._serving(settings).progress.compiler(compiler)
 
     def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
         """Write one table per family, and serve the health check node ports."""
@@ -123,7 +124,7 @@ class Services:
         )
         tables = (_nftables_step(family, table) for family in FAMILIES)
         return (
-            *tables,
+            *serving.progress.watching(tables, {NFTABLES[family]: family for family in FAMILIES}),
             *_predecessor_step(settings),
             cell,
             ports,

@@ -7,6 +7,7 @@ led elsewhere may have changed while nobody watched.
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
@@ -24,6 +25,7 @@ FlowJudge = Callable[[bytes, int, bytes, int], bool]
 Own = Callable[[], frozenset[bytes]]
 
 _UDP: Final = 17
+_NUMBERS: Final[dict[Family, int]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 _PAUSE_EVERY: Final = 1_000
 """Entries after which other tasks have their turn, some 10 ms."""
 
@@ -39,9 +41,19 @@ class UdpSweep(Generic[StatesT]):
 
     from_start = True
 
-    def __init__(self, family: Family, judge: Callable[[StatesT | None, StatesT, Own], FlowJudge | None]) -> None:
-        self._family = socket.AF_INET if family == "ip" else socket.AF_INET6
+    def __init__(
+        self,
+        family: Family,
+        judge: Callable[[StatesT | None, StatesT, Own], FlowJudge | None],
+        swept: Callable[[float, int], None] = lambda _seconds, _count: None,
+    ) -> None:
+        self._family: Family = family
         self._judge = judge
+        self._swept = swept
+
+    def telling(self, swept: Callable[[float, int], None]) -> "UdpSweep[StatesT]":
+        """Give one that does the same, and tells of it."""
+        return UdpSweep(self._family, self._judge, swept)
 
     async def follow(self, before: StatesT | None, after: StatesT) -> str:
         """Delete the flows that the change concerns; say how many.
@@ -49,14 +61,14 @@ class UdpSweep(Generic[StatesT]):
         Raises:
             ApplyError: the kernel refused; some may have been deleted.
         """
-        count = 0
+        count, started = 0, time.perf_counter()
         try:
             judge = self._judge(before, after, _own)
             if judge is None:
                 return ""
             # Two, since a socket that gives a list can be asked for nothing else until its end.
             with Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as deleting:
-                for number, entry in enumerate(entries(listing, self._family)):
+                for number, entry in enumerate(entries(listing, _NUMBERS[self._family])):
                     first, reply = entry.original, entry.reply
                     if first.protocol == _UDP and judge(
                         first.destination, first.destination_port, reply.source, reply.source_port
@@ -68,6 +80,7 @@ class UdpSweep(Generic[StatesT]):
             raise ApplyError(f"connections cannot be listed: {problem}", "ReadInterrupted") from problem
         except OSError as problem:
             raise ApplyError(f"connections cannot be deleted: {problem.strerror}", "ConntrackRefused") from problem
+        self._swept(time.perf_counter() - started, count)
         return f"{count} stale UDP flow{'' if count == 1 else 's'} deleted" if count else ""
 
 

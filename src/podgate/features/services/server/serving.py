@@ -12,7 +12,8 @@ import msgspec
 from podgate.features.services.addresses import address_text
 from podgate.features.services.health import JSON, is_healthy, proxy_page, service_page
 from podgate.features.services.intent import FAMILIES, HealthCheck, Intent
-from podgate.features.services.old_metrics import old_metrics
+from podgate.features.services.old_metrics import WithoutLocal, failures
+from podgate.features.services.server.progress import Progress
 from podgate.features.services.settings import Settings
 from podgate.joints import Served
 from podgate.model.table import Table
@@ -34,6 +35,8 @@ class Serving:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.cell = Cell()
+        self.progress = Progress()
+        self._without_local = WithoutLocal()
         self.served: Served | None = None
         text = "Answers of a health page."
         self._counters = Counters(
@@ -86,8 +89,8 @@ class Serving:
     def _metrics(self) -> Answer:
         served = self.served
         ours = tuple(served.readings()) if served else ()
-        old = old_metrics(ours, served.now() if served else 0.0)
-        return 200, CONTENT_TYPE, exposition((*ours, *old, *self._counters.samples()))
+        of_rules = (*failures(ours, self._settings.backend), *self._without_local(self.cell.value or Intent()))
+        return 200, CONTENT_TYPE, exposition((*ours, *of_rules, *self.progress.readings(), *self._counters.samples()))
 
     def _mode(self) -> Answer:
         return 200, TEXT, self._settings.backend.encode()
