@@ -118,6 +118,13 @@ def test_objects_come_from_the_source_that_is_named(tmp_path: Path) -> None:
     with netns() as there:
         found = there.call(lambda: look(Settings(source=str(tmp_path), node_name="n")))
         assert (verdicts(found)["node label"], verdicts(found)["DaemonSet"]) == ("ok", "bad")
+        assert verdicts(found)["rules"] == "bad"
+        (tmp_path / "node.json").write_text(json.dumps({**node, "metadata": {"name": "n"}}))
+        found = there.call(lambda: look(Settings(source=str(tmp_path), node_name="n")))
+        seen = {finding.name: (finding.verdict, finding.seen) for finding in found}
+        assert seen["node label"][0] == "bad"
+        assert seen["rules"] == ("ok", f"none are wanted: the Node has no label {READY_LABEL}=true")
+        assert "order of rules" not in seen
         found = there.call(lambda: look(Settings(source=str(tmp_path), node_name="m")))
         assert found[0] == Finding("node label", "unknown", "there is no Node m", "give --node-name")
         found = there.call(lambda: look(Settings(source=str(tmp_path / "none"), node_name="n")))

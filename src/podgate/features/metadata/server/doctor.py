@@ -181,7 +181,9 @@ def _rules(settings: Settings, node_name: str, node: Node | None) -> Iterator[Fi
     except SourceError as error:
         yield diagnosis.rules({}, unread=str(error))
         return
-    wanted = node_rules(settings, machine, node.metadata.labels if node else None)
+    # A proxy that runs wants its rules, whatever becomes of the label; where none does, the label says what is wanted.
+    labels = node.metadata.labels if node and not holders_of(settings.listen[1]) else None
+    wanted = node_rules(settings, machine, labels)
     try:
         differences = asyncio.run(_differences(settings, wanted))
     except ApplyError as error:
