@@ -301,6 +301,20 @@ async def test_a_source_that_vanishes_keeps_its_objects(tmp_path: Path) -> None:
         await reader.until(lambda snapshot: config(snapshot) == "again" and not snapshot.faults)
 
 
+@in_virtual_time
+async def test_a_source_that_comes_back_is_never_seen_empty(tmp_path: Path) -> None:
+    root = tmp_path / "objects"
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away" / "a.yaml").write_text(config_map("a"))
+    async with reading(root, *MAPS) as reader:
+        for _ in range(2):
+            await reader.until(lambda snapshot: bool(snapshot.faults))
+            (tmp_path / "away").rename(root)
+            back = await reader.until(lambda snapshot: not snapshot.faults)
+            assert config(back) == "v"
+            root.rename(tmp_path / "away")
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
     root = tmp_path / "objects"
