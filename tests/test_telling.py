@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from podgate.joints import Compiled, Inputs, Step
+from podgate.joints import Compiled, Inputs, Key, Step
 from podgate.kubeapi.access import Access
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.config import NAMESPACE, Namespace
@@ -56,15 +56,26 @@ class Said(NamedTuple):
     cluster: State | None
 
 
-def told(reports: Listed[Any] | Absent, *, tells: bool = True, node: bool = True, blue: Absent | None = None) -> Said:
+def taken(key: Key, why: str) -> Problem | None:
+    return Problem(BLUE, "error", "Taken", "", f"{key}: {why}") if key == "port 1" else None
+
+
+def told(
+    reports: Listed[Any] | Absent,
+    *,
+    tells: bool = True,
+    node: bool = True,
+    blue: Absent | None = None,
+    refused: Mapping[Key, str] = {},
+) -> Said:
     nodes = {NODE_1: Node(ObjectMeta("node-1", uid="uid-1"))} if node else {}
     kinds: dict[str, Listed[Any] | Absent] = {
         "Node": Listed(Table.of(nodes)),
         "Namespace": blue or Listed(Table.of({BLUE: Namespace(ObjectMeta("blue", generation=2))})),
         "NodeReport": reports,
     }
-    inputs = Inputs(objects=Snapshot(kinds))
-    compiled = Compiled(States("blue"), problems_by_object(PROBLEMS))
+    inputs = Inputs(objects=Snapshot(kinds), refused=refused)
+    compiled = Compiled(States("blue"), problems_by_object(PROBLEMS), problem_of=taken)
     telling = Telling("the_color", ColorTelling() if tells else None, WATCHES, Access("http://localhost"), "node-1")
     found = telling.compiler(lambda _inputs: compiled)(inputs).states
     steps: tuple[Step[Told[States], Any, Any], ...] = telling.steps(())
@@ -105,6 +116,13 @@ def test_the_leader_tells_all_else_but_what_is_so_on_its_own_node_alone() -> Non
     assert list(bodies(cluster)) == ["status of Namespace/blue"]
     assert b'"summary":"1/2"' in bodies(cluster)["status of Namespace/blue"]
     assert reasons(cluster) == [("Namespace/blue", "Ugly"), ("Node/node-2", "Odd")]
+
+
+def test_what_a_target_refuses_here_is_told_by_this_node_whoever_leads() -> None:
+    for reports in (REPORTS, Absent("not leading")):
+        state = told(reports, refused={"port 1": "it is taken", "port 2": "nobody's"})
+        assert ("Namespace/blue", "Taken") in reasons(state.node)
+        assert state.cluster is None or ("Namespace/blue", "Taken") not in reasons(state.cluster)
 
 
 def test_who_does_not_lead_says_nothing_of_the_cluster() -> None:

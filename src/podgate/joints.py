@@ -35,12 +35,14 @@ class Inputs(Frozen, frozen=True):
         files: node-local configuration by path.
         machine: this node's own machine.
         kept: what an earlier compile asked to keep (the last good configuration), by name.
+        refused: what targets refuse now of what was compiled before, with the reasons.
     """
 
     objects: Snapshot = Snapshot()
     files: Mapping[str, FileContent] = {}
     machine: Machine = Machine()
     kept: Mapping[str, bytes] = {}
+    refused: Mapping[Key, str] = {}
 
 
 class Compiled(Frozen, Generic[StatesT], frozen=True):
@@ -49,7 +51,7 @@ class Compiled(Frozen, Generic[StatesT], frozen=True):
     Attributes:
         states: the feature's own frozen class, one field per step.
         problems: complaints by object.
-        owner: whose object a key is, when a target refuses it.
+        problem_of: what is wrong with whose object when a target refuses a key for a reason; None where it is nobody's.
         keep: bytes to write (0600, atomically) once all steps have committed; read back as ``Inputs.kept``.
         wanted: single objects to fetch by name.
         degraded: why the feature is not ready although its steps committed; empty when it is.
@@ -61,12 +63,17 @@ class Compiled(Frozen, Generic[StatesT], frozen=True):
 
     states: StatesT
     problems: Problems = Problems()
-    owner: Callable[[Key], ObjectRef | None] = lambda _key: None
+    problem_of: Callable[[Key, str], Problem | None] = lambda _key, _why: None
     keep: Mapping[str, bytes] = {}
     wanted: frozenset[ObjectRef] = frozenset()
     degraded: str = ""
     holds: bool = False
     isolates: bool = False
+
+    def refusals(self, refused: Mapping[Key, str]) -> tuple[Problem, ...]:
+        """Give what refused keys mean to objects."""
+        found = (self.problem_of(key, why) for key, why in refused.items())
+        return tuple({problem: None for problem in found if problem is not None})
 
 
 class Plan(Protocol):

@@ -24,7 +24,7 @@ from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, NodeReport
-from podgate.model.problems import Problem, Problems
+from podgate.model.problems import Problem, Problems, problems_by_object
 from podgate.model.remembering import Remembered
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import mapped
@@ -153,7 +153,11 @@ class Telling:
         instead = self._tells.instead(compiled, told.inputs) if self._tells else {}
         report = report_of(self._manager, self._feature, reporter, applied, instead)
         own, _ = self._divided(compiled.problems, self._node)
-        return state_of([report], notices(own, self._objects(objects), skipped={}))
+        # What one node cannot do others may, so it tells of that itself, whoever leads.
+        refused = problems_by_object(compiled.refusals(told.inputs.refused))
+        known = self._objects(objects)
+        told_of = [notice for part in (own, refused) for notice in notices(part, known, skipped={})]
+        return state_of([report], told_of)
 
     def of_cluster(self, told: Told[Any]) -> State:
         """Say what a leader says."""

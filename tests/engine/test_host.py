@@ -53,7 +53,9 @@ def compile_(inputs: Inputs) -> Compiled[States]:
         return Compiled(States({}), degraded="nobody knows", holds=True)
     if text != "broken":
         wanted = frozenset({ObjectRef("Secret", text, "ns")})
-        return Compiled(States({"value": text}), keep={"value": text.encode()}, wanted=wanted)
+        return Compiled(
+            States({"value": text}), keep={"value": text.encode()}, wanted=wanted, problem_of=problem_of_refused
+        )
     problem = Problem(file_ref(PATH), "error", "Broken", "value", "it is broken: mend it")
     kept = inputs.kept.get("value")
     return Compiled(
@@ -61,6 +63,10 @@ def compile_(inputs: Inputs) -> Compiled[States]:
         problems_by_object([problem]),
         degraded="" if kept else "no good file yet",
     )
+
+
+def problem_of_refused(key: object, why: str) -> Problem | None:
+    return Problem(ObjectRef("Thing", "x"), "error", "Refused", str(key), why) if key == "value" else None
 
 
 class Rig:
@@ -283,6 +289,19 @@ def test_once_writes_and_ends_and_says_by_its_exit_code_whether_all_is_well(
     if state:
         assert rig.target.state == {"value": state}
         assert (tmp_path / "value").read_text() == state
+
+
+def test_a_refused_key_is_a_problem_of_the_object_behind_it_while_it_is_refused(tmp_path: Path) -> None:
+    async def story(rig: Rig) -> None:
+        rig.write("bad one")
+        await rig.until(lambda: b"Thing/x: value: bad one is refused" in rig.status.healthz()[2])
+        await asyncio.sleep(1.0)
+        rig.write("good")
+        await rig.until(lambda: b"Thing/x" not in rig.status.healthz()[2])
+
+    said = play(tmp_path, story).messages()
+    assert said.count("Thing/x:1: error: bad one is refused") == 1
+    assert said.count("problem solved") == 1
 
 
 def test_once_gives_up_when_inputs_do_not_come_and_says_which(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from podgate.joints import ApplyError, Compiled, Inputs, Sample, Source, SourceE
 from podgate.model.files import FileContent
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Machine
-from podgate.model.problems import Problem
+from podgate.model.problems import Problem, with_problems
 from podgate.model.snapshot import Snapshot
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen
@@ -104,6 +104,7 @@ class Host(Generic[StatesT]):
             for field in Sources.__struct_fields__:
                 group.create_task(self._follow(field, getattr(self._sources, field)), name=f"source {field}")
             group.create_task(self._compile(), name="compile")
+            group.create_task(self._hear_refusals(), name="heard refusals")
             group.create_task(self._keep(), name="keep")
             for step in self._work.steps:
                 group.create_task(StepTask(step, self._board, self._status, random.random).run(), name=step.name)
@@ -151,6 +152,15 @@ class Host(Generic[StatesT]):
             else:
                 raise RuntimeError(f"the source of {field} ended by itself")
 
+    async def _hear_refusals(self) -> None:
+        """Have the compile know what targets refuse, since that may be somebody's object's problem."""
+        while True:
+            refused = self._status.refusals()
+            if refused != self._inputs.refused:
+                self._inputs = msgspec.structs.replace(self._inputs, refused=refused)
+                self._changed.set()
+            await self._status.next_news()
+
     async def _compile(self) -> None:
         while True:
             await self._changed.wait()
@@ -163,7 +173,8 @@ class Host(Generic[StatesT]):
             if compiled.keep:
                 # What is good now is the last good configuration of the next compile, also before it is on disk.
                 self._inputs = msgspec.structs.replace(self._inputs, kept={**inputs.kept, **compiled.keep})
-            self._status.problems(compiled.problems, partial(self._describe, inputs))
+            problems = with_problems(compiled.problems, compiled.refusals(inputs.refused))
+            self._status.problems(problems, partial(self._describe, inputs))
             if not compiled.holds:
                 self._board.publish(compiled)
             fingerprint = b"\0".join(data for _, data in sorted((compiled.keep or inputs.kept).items()))

@@ -191,6 +191,10 @@ class Status:
         """Say whether the step's target refuses something now."""
         return bool(self._refused.get(step))
 
+    def refusals(self) -> dict[Key, str]:
+        """Give all that targets refuse now, with the reasons."""
+        return {key: why for refused in self._refused.values() for key, why in refused.items()}
+
     def worst_streak(self) -> int:
         """Give the number of failures in a row of the step that fares worst."""
         return max((failures for _, failures, _ in self._essential_failures()), default=0)

@@ -34,6 +34,12 @@ class Problem(Frozen, frozen=True, order=True):
 Problems = Table[ObjectRef, tuple[Problem, ...]]
 
 
+def with_problems(table: Problems, more: Iterable[Problem]) -> Problems:
+    """Add problems to a table, after those that an object has already."""
+    added = problems_by_object(more)
+    return table.updated({ref: (*table.get(ref, ()), *items) for ref, items in added.items()}) if added else table
+
+
 def problems_by_object(problems: Iterable[Problem]) -> Problems:
     """Group problems by the object that they are about, keeping their order within one object."""
     found: dict[ObjectRef, list[Problem]] = {}

@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from podgate.features.services.claims import Contests
 from podgate.features.services.endpoints import Here
+from podgate.features.services.health import Taken
 from podgate.features.services.intent import FAMILIES, FamilyIntent, HealthCheck, Intent, NodeWide, ServicePort
 from podgate.features.services.node import here_of, is_eligible, no_pod_range, node_problems, node_wide, service_ranges
 from podgate.features.services.place import Placed, place
@@ -122,6 +123,7 @@ class Compiler(Generic[StatesT]):
             degraded=unknown or no_pod_range(self._settings, node),
             holds=bool(unknown),
             isolates=True,
+            problem_of=Taken(name, intent.health_checks),
         )
 
     def _family(

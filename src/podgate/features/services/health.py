@@ -6,11 +6,17 @@ which load balancers see and the kubelet's liveness probe does not (KEP-3836).
 """
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from podgate.features.services.intent import HealthCheck
+from podgate.joints import Key
+from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.services import SERVICE
+from podgate.model.problems import Problem
 from podgate.observe.answers import TEXT, Answer
+from podgate.targets.listeners.state import Endpoint
 
 JSON: Final = "application/json"
 
@@ -52,6 +58,26 @@ def service_page(check: HealthCheck | None, *, healthy: bool) -> Answer:
     status = 200 if check.local_endpoints and healthy else 503
     weight = ("X-Load-Balancing-Endpoint-Weight", str(check.local_endpoints))
     return status, JSON, json.dumps(body).encode(), (*_NOSNIFF, weight)
+
+
+class Taken(Frozen, frozen=True):
+    """Says whose health check node port cannot be had, as ``Compiled.problem_of`` (kube-proxy's reason of an Event).
+
+    Attributes:
+        node: this node's name: on others the port may be free.
+        checks: by port.
+    """
+
+    node: str
+    checks: Mapping[int, HealthCheck]
+
+    def __call__(self, key: Key, why: str) -> Problem | None:
+        """Give the problem; None where the key is of something else."""
+        check = self.checks.get(key.port) if isinstance(key, Endpoint) else None
+        if check is None:
+            return None
+        ref, field = ObjectRef(SERVICE.kind, check.name, check.namespace), "spec.healthCheckNodePort"
+        return Problem(ref, "error", "FailedToStartServiceHealthcheck", field, f"node {self.node}: {why}")
 
 
 def _time(seconds: float) -> str:

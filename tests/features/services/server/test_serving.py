@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Iterable
 from ipaddress import ip_address
 
 import pytest
 
+from podgate.features.services.health import Taken
 from podgate.features.services.intent import FamilyIntent, HealthCheck, Intent, NodeWide
 from podgate.features.services.server.serving import Serving, cell_of, listeners_of
 from podgate.features.services.settings import Settings
+from podgate.joints import Key
 from podgate.model.options import settings_from
+from podgate.model.problems import Problem
 from podgate.model.table import Table
 from podgate.observe.answers import Answer
 from podgate.observe.metrics import Measured, Reading
@@ -117,3 +121,32 @@ def test_a_client_is_answered_by_what_is_known_at_that_moment() -> None:
     assert b"X-Load-Balancing-Endpoint-Weight: 2" in first
     assert b'"localEndpoints": 2' in first
     assert second.startswith(b"HTTP/1.1 503")
+
+
+def test_a_port_that_somebody_else_holds_is_its_services_problem() -> None:
+    async def story() -> list[Problem | None]:
+        made, _ = serving()
+        target = ListenersTarget(made.protocols())
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            checks = Table.of({port: HealthCheck("shop", "web", 2)})
+            want = listeners_of(Intent(FamilyIntent("ip", NODE), None, checks))
+            refused = await target.apply(target.diff(ListenersState(), want))
+        return [Taken("node-1", checks)(key, why) for key, why in refused.items()]
+
+    (found,) = asyncio.run(story())
+    assert found is not None
+    assert (str(found.ref), found.reason) == ("Service/shop/web", "FailedToStartServiceHealthcheck")
+    assert found.message.startswith("node node-1: port ")
+    assert "is in use by" in found.message
+
+
+NOT_OURS = {
+    "a socket of another kind": Endpoint("0.0.0.0", 32002, "health check 32002"),
+    "no socket": "10.96.0.10",
+}
+
+
+@pytest.mark.parametrize("key", NOT_OURS.values(), ids=NOT_OURS)
+def test_what_is_no_health_check_is_nobodys_problem(key: Key) -> None:
+    assert Taken("node-1", CHECKS)(key, "it is taken") is None
