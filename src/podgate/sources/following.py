@@ -158,8 +158,8 @@ class Following:
         after = looked(before, now, look, root.pace)
         self._set(path, after)
         if isinstance(look.content, Directory):
-            # What came with a swap, at the start, or with a root that was missing is as settled as the directory itself:
-            # a root without what is in it would be taken for an empty one.
+            # What came with a swap, at the start, or with a root that was missing is as settled as the directory: a
+            # root without what is in it would be taken for an empty one.
             is_back = path in self._roots and isinstance(before.published, Missing)
             touch = Touch.SWAPPED if before.swapped or is_back else Touch.CHANGED
             self._list(path, look.content, now, touch, again=before.hollow is not None)
