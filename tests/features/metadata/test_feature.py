@@ -99,5 +99,5 @@ def test_render_shows_the_filter_and_the_rules() -> None:
     assert [sample.value for sample in FEATURE.samples(states)] == [0, 0]
     names = [step.name for step in FEATURE.steps(settings)]
     redirects = ["nftables/redirect", "iptables-nft", "iptables-legacy"]
-    assert names == [*redirects, "conntrack", "nftables/ip", "nftables/ip6", "addresses"]
+    assert names == [*redirects, "nftables/ip", "nftables/ip6", "addresses"]
     assert FEATURE.recover({}) == {}

@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import re
 import resource
+import socket
 from ipaddress import ip_address
 
 import pytest
 
 from podgate.joints import ApplyError
-from podgate.targets.conntrack.apply import ConntrackFollower, ConntrackTarget
-from podgate.targets.conntrack.state import Barred, State
+from podgate.linux.conntrack import NETLINK_NETFILTER, Entry, entries
+from podgate.linux.netlink import Connection
+from podgate.targets.conntrack.apply import BarredFollower, ConntrackFollower, flow_of
+from podgate.targets.conntrack.state import Barred
 from tests.support.packet_lab import ECHO_PORT, EXT, NODE, POD, Place, packet_lab
 
 TRACKED = "table inet t { chain c { type filter hook prerouting priority 0; ct state new counter; }; }"
@@ -33,20 +37,27 @@ def test_a_machine_without_descriptors_is_an_error_that_is_retried() -> None:
 
 @pytest.mark.kernel
 def test_what_is_barred_is_deleted_and_the_rest_goes_on() -> None:
-    target = ConntrackTarget((ip_address(EXT[4]), ip_address(EXT[6])))
-    want = State(barred=tuple(Barred(ip_address(EXT[version]), frozenset({ECHO_PORT})) for version in (4, 6)))
+    barred = tuple(Barred(ip_address(EXT[version]), frozenset({ECHO_PORT})) for version in (4, 6))
+    follower = BarredFollower[tuple[Barred, ...]](lambda barred: barred)
 
-    async def work() -> tuple[list[str], State]:
-        plan = target.diff(await target.read(), want)
-        await target.apply(plan)
-        return [str(flow.source) for flow in plan.cut], await target.read()
+    async def work() -> list[str]:
+        return [await follower.follow(None, ()), await follower.follow(None, barred), await follower.follow((), barred)]
+
+    def tracked() -> set[str]:
+        found: list[Entry] = []
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with Connection(NETLINK_NETFILTER) as listing:
+                found += entries(listing, family)
+        return {str(flow_of(entry).source) for entry in found}
 
     with packet_lab() as lab, contextlib.ExitStack() as stack:
         lab.node.run("nft", "-f", "-", text=TRACKED)
         for place in PLACES:
             for version in (4, 6):
                 stack.enter_context(lab.flow(place, protocol="tcp")).seen_by(EXT[version])
-        cut, left = lab.node.run_async(work)
-    assert set(cut) == {POD[4], POD[6]}
-    assert {flow.source for flow in left.flows} == set(map(ip_address, (NODE[4], NODE[6])))
-    assert ip_address(NODE[4]) in left.own
+        nothing, cut, again = lab.node.run_async(work)
+        left = lab.node.call(tracked)
+    assert (nothing, again) == ("", "")
+    both = (rf"tcp {POD[version]}:\d+ > {EXT[version]}:{ECHO_PORT}" for version in (4, 6))
+    assert re.fullmatch("cut " + ", ".join(both), cut), cut
+    assert left == {NODE[4], NODE[6]}

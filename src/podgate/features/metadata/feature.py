@@ -52,7 +52,7 @@ class Metadata:
 
     def steps(self, settings: Settings) -> tuple[Step[Intent, Any, Any], ...]:
         """Write the node's rules alone; with --no-firewall too, so that those of an earlier run can be removed."""
-        node = node_steps(_rules, backend=settings.backend, cloud=settings.cloud)
+        node = node_steps(_rules, backend=settings.backend)
         return (*node.after, *node.before)
 
     def samples(self, states: Intent) -> tuple[Sample, ...]:

@@ -13,18 +13,14 @@ too, and as no rule is about it, goes on as it was.
 from ipaddress import ip_address
 
 from podgate.features.metadata.intent import NodeRules, closed
-from podgate.targets.conntrack.state import Barred, State
+from podgate.targets.conntrack.state import Barred
 
 
-def barred(rules: NodeRules) -> State:
+def barred(rules: NodeRules) -> tuple[Barred, ...]:
     """Give what must not be tracked when the rules are in."""
     if rules.phase == "none":
-        return State()
+        return ()
     proxy = frozenset({ip_address(rules.local_address)})
-    return State(
-        barred=tuple(
-            Barred(ip_address(each.address), frozenset(each.ports), proxy)
-            for each in closed(rules).refusals
-            if each.ports
-        )
+    return tuple(
+        Barred(ip_address(each.address), frozenset(each.ports), proxy) for each in closed(rules).refusals if each.ports
     )

@@ -1,24 +1,26 @@
 """apply: deletes tracked connections: those that a change concerns, or those that must not be there at all.
 
-Here: listing, asking the judge or the plan, deleting. Not here: the judgement.
-Invariant: never an entry is deleted that was not named. A follower is called after the commit; a step with a target
-waits for the steps whose rules must be in first.
+Here: listing, asking the judge, deleting. Not here: the judgement.
+Invariant: nothing is deleted before the new rules are in (a follower is called after the commit), and never an entry
+that the judge did not name.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final, Generic, TypeVar
 
-from podgate.joints import ApplyError, Key, Signal
+from podgate.joints import ApplyError
 from podgate.linux.conntrack import NETLINK_NETFILTER, Entry, delete, entries
 from podgate.linux.netlink import Connection, DumpInterruptedError
 from podgate.linux.rtnetlink import addresses
-from podgate.model.machine import Family, IPAddress
-from podgate.targets.conntrack.diff import Plan, diff
-from podgate.targets.conntrack.state import PROTOCOLS, Flow, State
+from podgate.model.machine import Family
+from podgate.targets.conntrack.state import PROTOCOLS, Barred, Flow
+
+_SHOWN: Final = 5
+"""Connections that a log line names; the others are counted."""
 
 StatesT = TypeVar("StatesT")
 
@@ -67,53 +69,47 @@ class ConntrackFollower(Generic[StatesT]):
         return f"{count} tracked connection{'' if count == 1 else 's'} deleted" if count else ""
 
 
-class ConntrackTarget:
-    """What is tracked to some addresses, and must not be, in this process's network namespace.
+class BarredFollower(Generic[StatesT]):
+    """Deletes connections that must not go on, in this process's network namespace.
 
-    It says nothing of what comes later: once no connection is barred, the rules see to it that none is made.
+    It acts after each commit of its step, the first one and one that healed too: what was opened before the rules were
+    in, or while they were not, is deleted.
 
     Args:
-        destinations: the addresses that are looked at.
+        barred: picks what must not go on out of the feature's states.
     """
 
-    def __init__(self, destinations: Collection[IPAddress]) -> None:
-        self._destinations = tuple(sorted(destinations, key=str))
+    from_start = True
 
-    async def read(self) -> State:
-        """Give what is tracked to them, and this machine's addresses. Raises ApplyError."""
-        flows = set()
+    def __init__(self, barred: Callable[[StatesT], Sequence[Barred]]) -> None:
+        self._barred = barred
+
+    async def follow(self, before: StatesT | None, after: StatesT) -> str:  # noqa: ARG002 - whatever was before
+        """Delete them; say which.
+
+        Raises:
+            ApplyError: the kernel refused; some may have been deleted.
+        """
+        barred, cut = self._barred(after), []
+        if not barred:
+            return ""
         with _mapped(), Connection(socket.NETLINK_ROUTE) as asking:
             own = frozenset(each.address for each in addresses(asking))
-        async for entry in self._entries():
-            flows.add(flow_of(entry))
-        return State(frozenset(flows), own)
-
-    def diff(self, have: State, want: State) -> Plan:
-        """Give the plan."""
-        return diff(have, want)
-
-    async def apply(self, plan: Plan) -> Mapping[Key, str]:
-        """Delete what is named and still there. Raises ApplyError; some may have been deleted then."""
-        named = frozenset(plan.cut)
-        with _mapped(), Connection(NETLINK_NETFILTER) as deleting:
-            async for entry in self._entries():
-                if flow_of(entry) in named:
-                    delete(deleting, entry)
-        return {}
-
-    async def signals(self) -> AsyncIterator[Signal]:
-        """Wait for ever: what others track is their own."""
-        await asyncio.get_running_loop().create_future()
-        yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
-
-    async def _entries(self) -> AsyncIterator[Entry]:
-        for address in self._destinations:
+        for address in sorted({each.destination for each in barred}, key=str):
             family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-            with _mapped(), Connection(NETLINK_NETFILTER) as listing:
+            with _mapped(), Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as deleting:
                 for number, entry in enumerate(entries(listing, family, address.packed)):
-                    yield entry
+                    flow = flow_of(entry)
+                    if any(each.bars(flow, own) for each in barred) and delete(deleting, entry):
+                        cut.append(str(flow))
                     if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
                         await asyncio.sleep(0)
+        return f"cut {_listed(cut)}" if cut else ""
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - _SHOWN
+    return ", ".join([*words[:_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ Here: the values. Not here: reading and deleting (apply.py), judging (each featu
 Invariant: what was translated is told apart from what was asked for: the first packet's tuple and the answers' tuple.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from podgate.model.frozen import Frozen
@@ -53,16 +54,12 @@ class Barred(Frozen, frozen=True):
     ports: frozenset[int]
     answerers: frozenset[IPAddress] = frozenset()
 
-
-class State(Frozen, frozen=True):
-    """What is tracked, as it was read, or what must not be, as it is wanted.
-
-    Attributes:
-        flows: those to the addresses that are looked at.
-        own: this machine's addresses: what it opened itself goes on.
-        barred: what must not be there.
-    """
-
-    flows: frozenset[Flow] = frozenset()
-    own: frozenset[IPAddress] = frozenset()
-    barred: tuple[Barred, ...] = ()
+    def bars(self, flow: Flow, own: Collection[IPAddress]) -> bool:
+        """Say whether a connection is one of them; ``own`` are this machine's addresses."""
+        return (
+            flow.protocol == "tcp"
+            and flow.destination == self.destination
+            and flow.destination_port in self.ports
+            and flow.answerer not in self.answerers
+            and flow.source not in own
+        )

@@ -4,7 +4,7 @@ import pytest
 
 from podgate.features.metadata.intent import Backend, NodeRules
 from podgate.features.metadata.node_rules import node_rules
-from podgate.features.metadata.server.node import BEFORE_LISTENING, FIRST, addresses_of, node_steps, trial_of
+from podgate.features.metadata.server.node import BEFORE_LISTENING, addresses_of, node_steps, trial_of
 from podgate.features.metadata.server.running import SERVER
 from podgate.features.metadata.server.trial import Trial
 from podgate.features.metadata.settings import Settings
@@ -36,12 +36,12 @@ def test_without_the_firewall_there_is_no_step_of_the_nodes() -> None:
 
 @pytest.mark.parametrize("backend", ["nftables", "iptables"])
 def test_the_chosen_back_end_comes_first_and_the_others_want_nothing(backend: Backend) -> None:
-    chosen, *others, forgetting = node_steps(lambda rules: rules, backend=backend).after
+    chosen, *others = node_steps(lambda rules: rules, backend=backend).after
     assert chosen.name.startswith(backend)
     assert chosen.want(RULES) != chosen.empty
     assert [step.want(RULES) == step.empty for step in others] == [True, True]
     assert {step.after for step in others} == {(chosen.name,)}
-    assert (forgetting.after, forgetting.essential) == ((*FIRST, chosen.name), False)
+    assert [len(step.followers) for step in (chosen, *others)] == [1, 0, 0]
 
 
 def test_with_iptables_the_rule_against_forged_packets_holds_up_nobody() -> None:

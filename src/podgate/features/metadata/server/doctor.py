@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from podgate.features.metadata import diagnosis
 from podgate.features.metadata.intent import NodeRules
 from podgate.features.metadata.node_rules import node_rules
-from podgate.features.metadata.server.node import CONNTRACK, node_steps
+from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.server.pod_networks import ask_pods
 from podgate.features.metadata.server.probing import ask, status_of
 from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings, address_and_port
@@ -195,12 +195,10 @@ def _rules(settings: Settings, node_name: str, node: Node | None) -> Iterator[Fi
 
 
 async def _differences(settings: Settings, wanted: NodeRules) -> dict[str, str]:
-    steps = node_steps(lambda rules: rules, backend=settings.backend, cloud=settings.cloud)
+    steps = node_steps(lambda rules: rules, backend=settings.backend)
     found = {}
     with contextlib.ExitStack() as stack:
         for step in (*steps.before, *steps.after):
-            if step.name == CONNTRACK:
-                continue  # of that nothing stays
             if isinstance(step.target, NftablesTarget | IptablesTarget):
                 stack.callback(step.target.close)
             found[step.name] = str(step.target.diff(await step.target.read(), step.want(wanted)) or "")

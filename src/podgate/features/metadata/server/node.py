@@ -8,11 +8,10 @@ forgotten, once no rule translates it so again. The node's own connections are n
 """
 
 from collections.abc import Callable
-from ipaddress import ip_address, ip_interface
+from ipaddress import ip_interface
 from typing import Any, Final, Generic, TypeVar
 
 from podgate.features.metadata.intent import Backend, NodeRules
-from podgate.features.metadata.profiles import GCE, Profile
 from podgate.features.metadata.server.trial import Trial, TrialTarget
 from podgate.features.metadata.settings import LOCAL_ADDRESS
 from podgate.features.metadata.to_conntrack import barred
@@ -25,8 +24,7 @@ from podgate.model.machine import Family
 from podgate.targets.addresses.apply import AddressesTarget
 from podgate.targets.addresses.state import Assigned, Place
 from podgate.targets.addresses.state import State as Addresses
-from podgate.targets.conntrack.apply import ConntrackTarget
-from podgate.targets.conntrack.state import State as Tracked
+from podgate.targets.conntrack.apply import BarredFollower
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.state import Binary
 from podgate.targets.iptables.state import State as IptablesState
@@ -42,7 +40,6 @@ BEFORE_LISTENING: Final = (*FIRST, "addresses")
 """What must be done before a listener opens."""
 TRIAL: Final = "self-request"
 REDIRECT: Final = "nftables/redirect"
-CONNTRACK: Final = "conntrack"
 BINARIES: Final[tuple[Binary, ...]] = ("nft", "legacy")
 RESYNC: Final = 10.0
 """Seconds between two looks at rules of iptables-legacy."""
@@ -59,7 +56,6 @@ def node_steps(
     rules_of: Callable[[StatesT], NodeRules],
     listeners: tuple[str, ...] = (),
     backend: Backend = "nftables",
-    cloud: Profile = GCE,
 ) -> NodeSteps[StatesT]:
     """Give the steps.
 
@@ -69,7 +65,6 @@ def node_steps(
             ``clean``, where no self-request is made.
         backend: what the redirect is written to. The other ones have steps too, which want nothing: the rules of the
             boot script, or of an earlier run, go once ours are in.
-        cloud: whose addresses are looked for among tracked connections.
     """
     trial: Step[StatesT, Any, Any] = Step(
         TRIAL, TrialTarget(), lambda states: trial_of(rules_of(states)), Trial(), after=listeners, in_process=True
@@ -83,19 +78,7 @@ def node_steps(
     )
     before = (*(_refusing(rules_of, family, backend) for family in FAMILIES), _address(rules_of))
     before += (_against_forgery(rules_of, binary),) if backend == "iptables" else ()
-    # Last: other agents' rules may come before our refusals, not before our redirect; and to walk through the kernel's
-    # table takes some 10 ms of processor time, which Pods need not wait for.
-    after = (*redirects, _forgetting(rules_of, (*FIRST, chosen), cloud))
-    return NodeSteps(before, (trial, *after) if listeners else after)
-
-
-def _forgetting(
-    rules_of: Callable[[StatesT], NodeRules], after: tuple[str, ...], cloud: Profile
-) -> Step[StatesT, Any, Any]:
-    """Give the step that cuts connections from before the rules; the proxy serves also where it fails."""
-    closed_too = (address for address, _ports in cloud.closed_ports)
-    target = ConntrackTarget(tuple(map(ip_address, (*cloud.addresses, *closed_too))))
-    return Step(CONNTRACK, target, lambda states: barred(rules_of(states)), Tracked(), after, essential=False)
+    return NodeSteps(before, (trial, *redirects) if listeners else redirects)
 
 
 def _redirecting(
@@ -104,16 +87,19 @@ def _redirecting(
     def wanted(states: StatesT) -> NodeRules:
         return rules_of(states) if chosen else NodeRules()
 
+    # After the redirect, before which another agent's rules do not come. It holds up nobody there either: to walk
+    # through the kernel's table takes some 10 ms of processor time.
+    forgetting = (BarredFollower[StatesT](lambda states: barred(rules_of(states))),) if chosen else ()
     if name == REDIRECT:
         empty = Table.absent("ip", REDIRECT_TABLE)
         target = NftablesTarget("ip", REDIRECT_TABLE)
-        return Step(name, target, lambda states: redirect_table(wanted(states)), empty, after)
+        return Step(name, target, lambda states: redirect_table(wanted(states)), empty, after, forgetting)
     binary = next(each for each in BINARIES if name.endswith(each))
     chains = IptablesTarget("ip", binary, OWNERS, clears=not chosen)
 
     nothing = IptablesState("ip", binary)
     resync = _resync(binary if chosen else "nft")
-    return Step(name, chains, lambda states: redirect_rules(wanted(states), binary), nothing, after, (), resync)
+    return Step(name, chains, lambda states: redirect_rules(wanted(states), binary), nothing, after, forgetting, resync)
 
 
 def _against_forgery(rules_of: Callable[[StatesT], NodeRules], binary: Binary) -> Step[StatesT, Any, Any]:

@@ -87,7 +87,7 @@ class Server:
             "policy", CellTarget(cell), lambda states: states.policy, Held(), in_process=True
         )
         # A node whose rules others make needs no right to touch any.
-        node = node_steps(_rules, ("listeners",), settings.backend, settings.cloud) if settings.firewall else None
+        node = node_steps(_rules, ("listeners",), settings.backend) if settings.firewall else None
         listeners: Step[States, Any, Any] = Step(
             "listeners",
             ListenersTarget(protocols, proxy.life),
