@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from podgate.linux.namespaces import inside_network
-from tests.features.services.flows import FAMILIES, read_scenarios
+from tests.features.services.flows import FAMILIES, for_iptables, read_scenarios
 from tests.support.service_flows import NODES, THIS, WORLDS, differences, flow_lab, node_objects
 from tests.support.service_lab import ServiceLab
 
@@ -74,12 +74,13 @@ def _flags(settings: Mapping[str, Any]) -> Iterator[str]:
             yield f"--{flag}={value}"
 
 
-@pytest.mark.parametrize("backend", ["nftables"])
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
 def test_every_flow_goes_where_it_should(backend: str, tmp_path: Path) -> None:
+    scenarios = [for_iptables(each) if backend == "iptables" else each for each in read_scenarios()]
     with flow_lab() as lab:
         agent = Podgate(lab, backend, tmp_path)
         try:
-            assert differences(lab, agent, read_scenarios()) == {}
+            assert differences(lab, agent, scenarios) == {}
         except AssertionError:
             print(agent.log.read_text()[-5000:])
             raise

@@ -21,7 +21,6 @@ from podgate.features.masquerade.to_iptables import (
     Writer,
     jump_to,
     kept_spans,
-    knows_random_fully,
     record_chains,
     recorded_chains,
     refusals,
@@ -40,7 +39,7 @@ from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.listing import read_listing
 from podgate.targets.iptables.render import render, transaction
 from podgate.targets.iptables.state import Chain, State
-from podgate.targets.iptables.words import rule_words
+from podgate.targets.iptables.words import knows_random_fully, rule_words
 from podgate.targets.nftables.fake import FakeNftables
 from podgate.targets.nftables.state import State as NftablesState
 from tests.support.cases import Case, read_cases

@@ -157,3 +157,20 @@ def _replaced(value: Any, world: World) -> Any:
     if isinstance(value, dict):
         return {key: _replaced(each, world) for key, each in value.items()}
     return [_replaced(each, world) for each in value] if isinstance(value, list) else value
+
+
+_BY_RANGES = (
+    "endpoints: one port number, several protocols",
+    "no_endpoints: a port that no Service has, and an address that no Service has",
+    "no_endpoints: Services that no proxy is for",
+)
+"""Scenarios in which packets are refused since their destination lies in a range of Services, or is a cluster IP."""
+
+
+def for_iptables(scenario: Scenario) -> Scenario:
+    """Give what iptables does: it knows no ranges, so nothing is done there; node ports are as with nftables."""
+    settings = {"nodeport_addresses": "primary", **scenario.settings}
+    if scenario.name not in _BY_RANGES:
+        return scenario._replace(settings=settings)
+    flows = tuple(flow if flow.endpoints else flow._replace(verdict="none") for flow in scenario.flows)
+    return scenario._replace(settings=settings, flows=flows)

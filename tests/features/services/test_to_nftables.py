@@ -1,12 +1,14 @@
 """The flow matrix and its scenarios, traced through the table that is written for them."""
 
+from collections.abc import Iterable
 from ipaddress import ip_address
+from typing import Protocol
 
 import pytest
 
 from podgate.features.services.intent import Intent
 from podgate.features.services.to_nftables import Writer
-from podgate.model.machine import Family
+from podgate.model.machine import Family, IPAddress
 from podgate.model.packet import Locality, Packet
 from podgate.targets.nftables.registers import Outcome, flow
 from podgate.targets.nftables.state import State
@@ -30,26 +32,38 @@ def traced(state: State, found: Flow, family: Family) -> frozenset[Outcome]:
         protocol=found.protocol,
         sport=51234,
         dport=found.port,
-        in_interface=_INTERFACES.get(_name(found.sender, family), ""),
+        in_interface=INTERFACES.get(name_of(found.sender, family), ""),
     )
     return flow(state, packet, Locality(own), "output" if found.sender == "node" else "prerouting")
 
 
-_INTERFACES = {"pod": "cbr0", "local-1": "cbr0", "local-2": "cbr0", "outside": "eth0", "blocked": "eth0"}
+INTERFACES = {"pod": "cbr0", "local-1": "cbr0", "local-2": "cbr0", "outside": "eth0", "blocked": "eth0"}
 
 
-def _name(address: str, family: Family) -> str:
+def name_of(address: str, family: Family) -> str:
     return next((name for name, other in FAKE[family].items() if other == address), "")
 
 
-def endpoint_text(outcome: Outcome) -> str:
+class Came(Protocol):
+    """What came of a packet, by whichever back end."""
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def endpoint(self) -> tuple[IPAddress, int] | None: ...
+    @property
+    def masqueraded(self) -> bool: ...
+
+
+def endpoint_text(outcome: Came) -> str:
     assert outcome.endpoint is not None
     address, port = outcome.endpoint
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 
-def told(outcomes: frozenset[Outcome]) -> tuple[str, list[str], bool, list[str]]:
+def told(outcomes: Iterable[Came]) -> tuple[str, list[str], bool, list[str]]:
     """Give verdict, endpoints, whether all but an endpoint that reaches itself are masqueraded, and that endpoint."""
+    outcomes = tuple(outcomes)
     verdicts = {outcome.verdict for outcome in outcomes}
     assert len(verdicts) == 1, outcomes
     (verdict,) = verdicts

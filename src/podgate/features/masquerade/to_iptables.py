@@ -36,7 +36,7 @@ from podgate.model.packet import (
 )
 from podgate.model.problems import Problem
 from podgate.targets.iptables.state import Binary, Chain, Match, Placed, Rule, State
-from podgate.targets.iptables.words import rule_words
+from podgate.targets.iptables.words import knows_random_fully, rule_words
 
 Style = Literal["agent", "podgate"]
 
@@ -59,7 +59,6 @@ _LOCAL: Final = AGENT + "local traffic is not subject to MASQUERADE"
 _STAND_IN: Final = OWN + STAND_IN
 _OUTBOUND: Final = AGENT + "outbound traffic is subject to MASQUERADE (must be last in chain)"
 _PROTOCOLS: Final = ("tcp", "udp", "sctp")
-_RANDOM_FULLY_SINCE: Final = (1, 6, 2)
 
 
 def jump_to(chain: str) -> Placed:
@@ -67,12 +66,6 @@ def jump_to(chain: str) -> Placed:
     comment = f"{AGENT}ensure nat POSTROUTING directs all non-LOCAL destination traffic to our custom {chain} chain"
     not_local = AddressTypeIn("daddr", frozenset(("local",)), negated=True)
     return Placed("POSTROUTING", Rule(Jump(chain), (not_local,), comment))
-
-
-def knows_random_fully(version: str) -> bool:
-    """Say whether iptables of this version knows ``--random-fully``; one whose version is not known (empty) does."""
-    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
-    return not numbers or numbers >= _RANDOM_FULLY_SINCE
 
 
 def record_chains(states: Iterable[State]) -> bytes:

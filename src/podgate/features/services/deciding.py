@@ -95,7 +95,7 @@ def decide(
             for port in ports:
                 if port.protocol == protocol and port.node_port == number:
                     return _from_outside(part, sender, port, None)
-    if known:
+    if known and part.node.closed:
         return Decision("reject", "the Service with this cluster IP has no such port")
     if within(address, tuple(_spans(part.node.service_ranges))):
         return Decision("drop", "the address is in the Services' range, and no Service has it")

@@ -7,13 +7,13 @@ Invariant: every verb looks at the same compiled value, so what is rendered, exp
 import argparse
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from podgate.features.services import check as checking
-from podgate.features.services.backends import NFTABLES, States, StatesWriter
+from podgate.features.services.backends import Choice, States, StatesWriter, last_step
 from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.explain import answer_json, answer_line, destination_of, explain
 from podgate.features.services.intent import FAMILIES
@@ -21,18 +21,16 @@ from podgate.features.services.node import here_of
 from podgate.features.services.proxy_config import read_config
 from podgate.features.services.proxy_settings import options_in
 from podgate.features.services.server.predecessor import IGNORED, NOTHING_LEFT, PredecessorTarget, at_work, obstacle
+from podgate.features.services.server.rules import choose_backend, rule_steps
 from podgate.features.services.server.serving import Serving, cell_of, listeners_of
 from podgate.features.services.settings import Settings
-from podgate.features.services.to_conntrack import FlowJudge, judge_of
-from podgate.features.services.to_nftables import table_name
+from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
-from podgate.features.services.to_sysctls import sysctls_of
 from podgate.joints import Answered, Compiled, Inputs, Look, Sample, Served, Step
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.model.machine import Family
 from podgate.model.options import SettingsError
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
@@ -40,12 +38,11 @@ from podgate.observe.answers import Page
 from podgate.observe.listen import parse_listen
 from podgate.targets.cell.apply import CellTarget
 from podgate.targets.cell.state import State as CellState
-from podgate.targets.conntrack.sweep import Own, UdpSweep
+from podgate.targets.iptables.render import render
+from podgate.targets.iptables.render import state_json as iptables_json
 from podgate.targets.listeners.apply import ListenersTarget
 from podgate.targets.listeners.state import State as ListenersState
-from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.render import listing, state_json
-from podgate.targets.nftables.state import State as NftablesState
 from podgate.targets.sysctl.apply import SysctlTarget
 from podgate.targets.sysctl.state import State as SysctlState
 
@@ -59,6 +56,8 @@ class Services:
     def __init__(self) -> None:
         # Steps and pages of a process look at the same things.
         self._serving = functools.cache(Serving)
+        # Looked up once, so that the compiler and the steps of a process agree whatever a kubelet does meanwhile.
+        self._choice = functools.cache(choose_backend)
 
     def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
         """Complete the options by a KubeProxyConfiguration."""
@@ -93,12 +92,13 @@ class Services:
 
     def compiler(self, settings: Settings) -> Callable[[Inputs], Compiled[States]]:
         """Give the compiler."""
-        compiler = Compiler(settings, StatesWriter(settings))
+        compiler = Compiler(settings, StatesWriter(settings, self._choice(settings.backend)))
         return self._serving(settings).progress.compiler(compiler)
 
     def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
-        """Write one table per family, and serve the health check node ports."""
-        table, serving = table_name(settings.service_proxy_name), self._serving(settings)
+        """Write the rules of each family, and serve the health check node ports."""
+        choice, serving = self._choice(settings.backend), self._serving(settings)
+        proxy_at_work = partial(at_work, parse_listen(settings.health_addr) if settings.health_addr else None)
         cell: Step[States, Any, Any] = Step(
             "cell",
             CellTarget(serving.cell),
@@ -120,12 +120,18 @@ class Services:
         )
         wanted = sysctls_of(settings, os.cpu_count() or 1)
         parameters: Step[States, Any, Any] = Step(
-            "sysctl", SysctlTarget(SYSCTLS), lambda _states: wanted, SysctlState(), essential=False
+            "sysctl",
+            SysctlTarget(SYSCTLS),
+            lambda _states: wanted,
+            SysctlState(),
+            # Packets may go to loopback addresses once those from elsewhere are dropped.
+            after=(last_step(choice, "ip"),) if LOCALNET in wanted.values else (),
+            essential=False,
         )
-        tables = (_nftables_step(family, table) for family in FAMILIES)
+        rules = rule_steps(settings, choice, proxy_at_work)
         return (
-            *serving.progress.watching(tables, {NFTABLES[family]: family for family in FAMILIES}),
-            *_predecessor_step(settings),
+            *serving.progress.watching(rules, {last_step(choice, family): family for family in FAMILIES}),
+            *_predecessor_step(settings, choice, proxy_at_work),
             cell,
             ports,
             parameters,
@@ -157,14 +163,27 @@ class Services:
             for state in (states.ip, states.ip6)
             for set_name, held in sorted(state.elements.items())
         ]
-        return (services, *elements)
+        chains = [
+            Sample(
+                "podgate_services_chains",
+                len(state.named),
+                (("family", state.family), ("table", state.table)),
+                help="Chains of iptables that are ours.",
+            )
+            for state in states.iptables.values()
+        ]
+        return (services, *elements, *chains)
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is kept
         """Recover nothing: while Services are not known, what is in the kernel stays."""
         return {}
 
     def render(self, states: States) -> Answered:
-        """Show the tables, the rules of which are words: the kernel gets them as expressions."""
+        """Show the tables as words: the kernel gets rules of nftables as expressions; chains as iptables takes them."""
+        if states.iptables:
+            held = [state for state in states.iptables.values() if state.named]
+            text = "\n".join(f"# {state.program}-restore --noflush\n{render(state)}" for state in held)
+            return Answered(text, [iptables_json(state) for state in held])
         tables = [state for state in (states.ip, states.ip6) if state.present]
         return Answered("\n".join(listing(state) for state in tables), [state_json(state) for state in tables])
 
@@ -209,18 +228,19 @@ FEATURE = Services()
 _OOM: Final = "oom_score_adj"
 
 
-def _predecessor_step(settings: Settings) -> tuple[Step[States, Any, Any], ...]:
+def _predecessor_step(
+    settings: Settings, choice: Choice, at_work: Callable[[], Awaitable[str]]
+) -> tuple[Step[States, Any, Any], ...]:
     """Take kube-proxy's tables away; a proxy with a name of its own stands beside it."""
     if settings.service_proxy_name:
         return ()
-    health = parse_listen(settings.health_addr) if settings.health_addr else None
     return (
         Step(
             name="kube-proxy",
-            target=PredecessorTarget(partial(at_work, health)),
+            target=PredecessorTarget(at_work),
             want=lambda _states: NOTHING_LEFT,
             empty=IGNORED,
-            after=tuple(NFTABLES.values()),
+            after=tuple(last_step(choice, family) for family in FAMILIES),
             resync=lambda states: states.settings.sync_period,
             essential=False,
         ),
@@ -234,22 +254,6 @@ def _oom_step(adjustment: int | None) -> tuple[Step[States, Any, Any], ...]:
     wanted = SysctlState({_OOM: adjustment})
     target = SysctlTarget((_OOM,), Path("/proc/self"))
     return (Step("oom", target, lambda _states: wanted, SysctlState(), essential=False, transient=True),)
-
-
-def _nftables_step(family: Family, table: str) -> Step[States, Any, Any]:
-    return Step(
-        name=NFTABLES[family],
-        target=NftablesTarget(family, table),
-        want=lambda states: states.nftables_of(family),
-        empty=NftablesState.absent(family, table),
-        followers=(UdpSweep(family, partial(_judge, family)),),
-        gap=lambda states: states.settings.min_sync_period,
-    )
-
-
-def _judge(family: Family, before: States | None, after: States, own: Own) -> FlowJudge | None:
-    intent = after.intent.of(family)
-    return None if intent is None else judge_of(None if before is None else before.intent.of(family), intent, own)
 
 
 def _finding_json(problem: Problem, look: Look) -> dict[str, str]:

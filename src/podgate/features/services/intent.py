@@ -101,6 +101,7 @@ class NodeWide(Frozen, frozen=True):
         node_port_ips: addresses that node ports are open on, packed, sorted; None for all local ones but loopback.
         service_ranges: ranges that cluster IPs come from, in text: an address of theirs that no Service has drops.
         localhost: node ports are open on loopback addresses too.
+        closed: a port of a cluster IP that no Service has is refused.
     """
 
     local: LocalTraffic = LocalTraffic()
@@ -109,6 +110,7 @@ class NodeWide(Frozen, frozen=True):
     node_port_ips: tuple[bytes, ...] | None = None
     service_ranges: tuple[str, ...] = ()
     localhost: bool = False
+    closed: bool = True
 
 
 class FamilyIntent(Frozen, frozen=True):

@@ -83,14 +83,20 @@ def is_eligible(node: Node | None) -> bool:
 def node_wide(
     family: Family, settings: Settings, node: Node | None, machine: Machine, service_ranges: Sequence[str]
 ) -> NodeWide:
-    """Give what holds for all Services of a family."""
+    """Give what holds for all Services of a family.
+
+    iptables knows neither ranges nor unused ports of Services, as with kube-proxy: each would be a rule that all
+    packets meet. Loopback addresses it opens in IPv4 alone, where the kernel can route them (route_localnet).
+    """
+    iptables = settings.backend == "iptables"
     return NodeWide(
         _local_traffic(family, settings, node),
         settings.masquerade_all,
         1 << settings.masquerade_bit,
         _node_port_ips(family, settings.nodeport_words, node, machine),
-        _of_family(family, service_ranges),
-        localhost=LOCALHOST in settings.nodeport_words,
+        () if iptables else _of_family(family, service_ranges),
+        localhost=LOCALHOST in settings.nodeport_words and not (iptables and family == "ip6"),
+        closed=not iptables,
     )
 
 

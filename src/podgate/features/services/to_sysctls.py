@@ -7,7 +7,7 @@ Invariant: what is 0 in the options is left as it is; the limit of tracked conne
 from collections.abc import Iterator
 from typing import Final
 
-from podgate.features.services.settings import Settings
+from podgate.features.services.settings import LOCALHOST, Settings
 from podgate.targets.sysctl.state import State
 
 MAX: Final = "net/netfilter/nf_conntrack_max"
@@ -16,8 +16,10 @@ CLOSE_WAIT: Final = "net/netfilter/nf_conntrack_tcp_timeout_close_wait"
 LIBERAL: Final = "net/netfilter/nf_conntrack_tcp_be_liberal"
 UDP: Final = "net/netfilter/nf_conntrack_udp_timeout"
 UDP_STREAM: Final = "net/netfilter/nf_conntrack_udp_timeout_stream"
+LOCALNET: Final = "net/ipv4/conf/all/route_localnet"
+"""Lets packets from loopback addresses leave, as node ports on those need where iptables translates them."""
 
-NAMES: Final = (MAX, ESTABLISHED, CLOSE_WAIT, LIBERAL, UDP, UDP_STREAM)
+NAMES: Final = (MAX, ESTABLISHED, CLOSE_WAIT, LIBERAL, UDP, UDP_STREAM, LOCALNET)
 
 
 def sysctls_of(settings: Settings, processors: int) -> State:
@@ -38,3 +40,5 @@ def _wanted(settings: Settings, processors: int) -> Iterator[tuple[str, int]]:
             yield name, max(1, round(seconds))
     if settings.conntrack_tcp_be_liberal:
         yield LIBERAL, 1
+    if settings.backend == "iptables" and LOCALHOST in settings.nodeport_words:
+        yield LOCALNET, 1

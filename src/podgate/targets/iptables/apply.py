@@ -26,10 +26,10 @@ from podgate.linux.nftables_drift import Drift
 from podgate.linux.nftables_watch import NO_NF_TABLES, Watch, refusal
 from podgate.model.machine import Family
 from podgate.targets.iptables.diff import Plan, diff
-from podgate.targets.iptables.listing import ListingError, read_listing
-from podgate.targets.iptables.program import LOCK_SECONDS, Iptables
+from podgate.targets.iptables.listing import NO_NAMES, ListingError, read_listing
+from podgate.targets.iptables.program import LOCK_SECONDS, SECONDS, Iptables
 from podgate.targets.iptables.render import transaction
-from podgate.targets.iptables.state import BUILT_IN, Binary, State, TableName, program
+from podgate.targets.iptables.state import BUILT_IN, Binary, Names, State, TableName, program
 
 
 class IptablesTarget:
@@ -44,8 +44,11 @@ class IptablesTarget:
         clears: nothing will be wanted here. Then a table of nf_tables without a trace of ours reads as one with
             nothing in it, and iptables is not run for it: it may be missing on a node whose programs use nft alone,
             and it cannot show what those write.
+        names: chains that are ours by their names.
+        tells: whether what others change is told (``signals``). Where nothing is wanted, nothing is ours to be changed.
         namespace: an open network namespace to work in; None for this process's own.
         lock_seconds: how long iptables waits for its lock before the apply fails.
+        seconds: how long one of its programs may take.
         buffer_bytes: kernel memory for notifications that wait to be read; when it is full, all is read again.
     """
 
@@ -58,8 +61,11 @@ class IptablesTarget:
         table: TableName = "nat",
         recorded: frozenset[str] = frozenset(),
         clears: bool = False,
+        names: Names = NO_NAMES,
+        tells: bool = True,
         namespace: int | None = None,
         lock_seconds: int = LOCK_SECONDS,
+        seconds: float = SECONDS,
         buffer_bytes: int = 4 << 20,
     ) -> None:
         self.family: Family = family
@@ -69,7 +75,9 @@ class IptablesTarget:
         self._owners = owners
         self._recorded = recorded
         self._clears = clears
-        self._iptables = Iptables(family, binary, namespace, lock_seconds)
+        self._names = names
+        self._tells = tells and binary == "nft"
+        self._iptables = Iptables(family, binary, namespace, lock_seconds, seconds)
         self._known: frozenset[str] = frozenset()
         self._watched: frozenset[str] = frozenset(BUILT_IN)
         self._watch = Watch[State](Drift(int(FAMILIES[family]), table, self._concerns), namespace, buffer_bytes)
@@ -90,7 +98,7 @@ class IptablesTarget:
         else:
             try:
                 text = await self._iptables.save(self.table)
-                state = read_listing(text, self.family, self.binary, self._owners, self.table)
+                state = read_listing(text, self.family, self.binary, self._owners, self.table, names=self._names)
             except ListingError as problem:
                 raise ApplyError(f"{program(self.family, self.binary)}: {problem}", "TableUnreadable") from problem
         self._watch.saw(before, msgspec.structs.replace(state, others={}, strange={}))
@@ -135,7 +143,7 @@ class IptablesTarget:
 
         The kernel tells nobody of changes by iptables-legacy: they are found by reading again (``Step.resync``).
         """
-        if self.binary == "legacy":
+        if not self._tells:
             await asyncio.Event().wait()
         watched = self._watch.changes(self.read, lambda have, held: bool(diff(have, held)))
         with _mapped(f"watching {self._name}"):
@@ -144,7 +152,7 @@ class IptablesTarget:
                     yield Drifted(what)
 
     def _concerns(self, event: Event) -> bool:
-        return event.noun not in ("rule", "chain") or event.name in self._watched
+        return event.noun not in ("rule", "chain") or event.name in self._watched or event.name in self._names
 
     def _is_in_use(self) -> bool:
         """Whether anybody has made the table; asking for it with iptables-legacy would make it."""
@@ -166,7 +174,7 @@ class IptablesTarget:
         family, texts = int(FAMILIES[self.family]), [owner.encode() for owner in self._owners]
         with _mapped(f"reading {self._name}"):
             chains = {chain.name for chain in list_chains(self._watch.connection, family, self.table)}
-            if not chains.isdisjoint(self._recorded | self._known):
+            if not chains.isdisjoint(self._recorded | self._known) or any(name in self._names for name in chains):
                 return True
             return rules_hold(self._watch.connection, family, self.table, texts)
 

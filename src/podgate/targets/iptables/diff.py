@@ -13,12 +13,16 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from podgate.model.frozen import Frozen
+from podgate.model.machine import Family
 from podgate.model.packet import Jump
+from podgate.model.table import changes
+from podgate.targets.iptables.grammar import read_rule
 from podgate.targets.iptables.state import Chain, Form, Placed, Rule, State, chain_name_mistake
 from podgate.targets.iptables.words import rule_words
 
 _TARGET: Final = re.compile(r"(?:^| )-[jg] (\S+)")
 _SHOWN_RULES: Final = 40
+_SHOWN_CHAINS: Final = 40
 
 
 class Plan(Frozen, frozen=True):
@@ -34,6 +38,7 @@ class Plan(Frozen, frozen=True):
         removed: rules of ours or of the old program that go from built-in chains.
         emptied: chains of ours that lose their rules and stay, since others jump to them.
         dropped: chains of ours that go.
+        named: chains that are ours by their names and come, or get other rules.
     """
 
     have: State
@@ -45,9 +50,11 @@ class Plan(Frozen, frozen=True):
     removed: tuple[Placed, ...] = ()
     emptied: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    named: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.refusal or self.filled or self.added or self.removed or self.emptied or self.dropped)
+        chains = self.filled or self.named or self.emptied or self.dropped
+        return bool(self.refusal or chains or self.added or self.removed)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -73,9 +80,11 @@ def diff(have: State, want: State) -> Plan:
     owned = {chain.name: chain for chain in have.chains}
     recorded = have.recorded | want.recorded
     taken = {name: rules for name, rules in have.others.items() if name in recorded}
-    gone = [name for name in (*owned, *taken) if name not in wanted]
-    held = {name: by for name in gone if (by := _held_by(name, have, removed, gone))}
-    full = {name for name in gone if taken.get(name) or (name in owned and owned[name].rules)}
+    named, left = _named(have, want)
+    gone = [*(name for name in (*owned, *taken) if name not in wanted), *left]
+    holding = _holders(have, removed, frozenset(gone)) if gone else {}
+    held = {name: holding[name] for name in gone if name in holding}
+    full = {name for name in gone if taken.get(name) or (name in owned and owned[name].rules) or have.named.get(name)}
     return Plan(
         have,
         want,
@@ -85,6 +94,27 @@ def diff(have: State, want: State) -> Plan:
         removed=removed,
         emptied=tuple(name for name in gone if name in held and name in full),
         dropped=tuple(name for name in gone if name not in held),
+        named=named,
+    )
+
+
+def _named(have: State, want: State) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], list[str]]:
+    """Give the named chains to write, and those to take away, both by name. What is the same object costs nothing."""
+    written: dict[str, tuple[str, ...]] = {}
+    gone: list[str] = []
+    for name, old, new in changes(have.named, want.named):
+        if new is None:
+            gone.append(name)
+        elif old is None or not _says_the_same(old, new, have.family):
+            written[name] = new
+    return tuple(sorted(written.items())), sorted(gone)
+
+
+def _says_the_same(have: tuple[str, ...], want: tuple[str, ...], family: Family) -> bool:
+    """Whether rules differ in words alone: programs of other versions show them in another order."""
+    return len(have) == len(want) and all(
+        one == other or read_rule(one, family).form == read_rule(other, family).form
+        for one, other in zip(have, want, strict=True)
     )
 
 
@@ -131,19 +161,18 @@ def _placed(have: State, want: State) -> tuple[tuple[Placed, ...], tuple[Placed,
     return tuple(added), tuple(removed)
 
 
-def _held_by(name: str, have: State, removed: Collection[Placed], gone: Collection[str]) -> str:
-    """Name a chain whose rules jump to this one and stay; empty when there is none."""
+def _holders(have: State, removed: Collection[Placed], gone: Collection[str]) -> dict[str, str]:
+    """Give for each chain that rules jump to which stay one chain that holds such a rule."""
+    found: dict[str, str] = {}
     for placed in have.placed:
-        if _goes_to(placed.rule, name) and placed not in removed:
-            return placed.chain
+        if isinstance(placed.rule.target, Jump) and placed not in removed:
+            found.setdefault(placed.rule.target.chain, placed.chain)
     for other, rules in have.others.items():
-        if other not in gone and any(found[1] == name for text in rules for found in _TARGET.finditer(text)):
-            return other
-    return ""
-
-
-def _goes_to(rule: Rule, name: str) -> bool:
-    return isinstance(rule.target, Jump) and rule.target.chain == name
+        if other not in gone:
+            for text in rules:
+                for target in _TARGET.finditer(text):
+                    found.setdefault(target[1], other)
+    return found
 
 
 def _notes(have: State, wanted: Collection[str], held: dict[str, str]) -> Iterator[str]:
@@ -170,11 +199,25 @@ def _lines(plan: Plan) -> Iterator[str]:
         else:
             yield f"  {'~' if chain.name in old else '+'} chain {chain.name}"
         yield from _rule_lines(old.get(chain.name, ()), chain.rules)
+    yield from _named_lines(plan)
     yield from (f"  + {placed.chain}: {_shown(placed.rule)}" for placed in plan.added)
     yield from (f"  - {placed.chain}: {_shown(placed.rule)}{_again(placed, plan)}" for placed in plan.removed)
     yield from (f"  - chain {name} ({_count(plan, name)}), which stays empty" for name in plan.emptied)
     yield from (f"  - chain {name} ({_count(plan, name)})" for name in plan.dropped)
     yield from (f"  ! {note}" for note in plan.notes)
+
+
+def _named_lines(plan: Plan) -> Iterator[str]:
+    """Show the first chains; a start writes thousands of them."""
+    for name, rules in plan.named[:_SHOWN_CHAINS]:
+        old = plan.have.named.get(name)
+        yield f"  {'+' if old is None else '~'} chain {name}"
+        family = plan.want.family
+        yield from _rule_lines(
+            tuple(read_rule(words, family) for words in old or ()), tuple(read_rule(words, family) for words in rules)
+        )
+    if len(plan.named) > _SHOWN_CHAINS:
+        yield f"  and {len(plan.named) - _SHOWN_CHAINS} more chains"
 
 
 def _again(placed: Placed, plan: Plan) -> str:
@@ -184,7 +227,7 @@ def _again(placed: Placed, plan: Plan) -> str:
 
 def _count(plan: Plan, name: str) -> str:
     rules = next((chain.rules for chain in plan.have.chains if chain.name == name), None)
-    count = len(plan.have.others.get(name, ()) if rules is None else rules)
+    count = len(plan.have.named.get(name) or plan.have.others.get(name, ()) if rules is None else rules)
     return f"{count} rule{'' if count == 1 else 's'}"
 
 

@@ -32,18 +32,20 @@ from podgate.model.packet import (
 )
 from podgate.targets.iptables.diff import Plan, diff
 from podgate.targets.iptables.grammar import GrammarError, read_rule
-from podgate.targets.iptables.listing import read_listing
+from podgate.targets.iptables.listing import NO_NAMES, read_listing
 from podgate.targets.iptables.render import transaction
 from podgate.targets.iptables.state import (
     BUILT_IN,
     CHAIN_NAME_BYTES,
     STANDARD_TARGETS,
     Binary,
+    Names,
     OtherMatch,
     OtherTarget,
     Rule,
     State,
     TableName,
+    built_in,
 )
 from podgate.targets.iptables.words import rule_words
 
@@ -59,14 +61,21 @@ class FakeIptables:
         reads: how often the table was read.
     """
 
-    def __init__(self, family: Family, binary: Binary, owners: tuple[str, ...], table: TableName = "nat") -> None:
+    def __init__(
+        self,
+        family: Family,
+        binary: Binary,
+        owners: tuple[str, ...],
+        table: TableName = "nat",
+        *,
+        names: Names = NO_NAMES,
+    ) -> None:
         self.family: Family = family
         self.table: TableName = table
         self.binary: Binary = binary
         self._owners = owners
-        self.chains: dict[str, tuple[Rule, ...]] = {
-            name: () for name in BUILT_IN if (table, name) != ("nat", "FORWARD")
-        }
+        self._names = names
+        self.chains: dict[str, tuple[Rule, ...]] = dict.fromkeys(built_in(table), ())
         self.restored: list[str] = []
         self.reads = 0
         self._known: frozenset[str] = frozenset()
@@ -93,7 +102,7 @@ class FakeIptables:
     async def read(self) -> State:
         """Read what ``save`` shows."""
         self.reads += 1
-        state = read_listing(self.save(), self.family, self.binary, self._owners, self.table)
+        state = read_listing(self.save(), self.family, self.binary, self._owners, self.table, names=self._names)
         state = msgspec.structs.replace(state, recorded=self._known)
         self._known |= {chain.name for chain in state.chains}
         return state

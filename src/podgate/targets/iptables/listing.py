@@ -2,8 +2,8 @@
 
 Here: the lines of a listing, and which chains are ours by their comments. Not here: one rule's words (grammar.py),
 running the program (apply.py).
-Invariant: a chain is ours only if each of its rules carries a comment of ours; of all other chains the rules are kept
-as text, since a node may hold 40,000 rules of other programs.
+Invariant: a chain is ours only if each of its rules carries a comment of ours, or by its name where names are given; of
+all other chains, and of those named ones, rules are kept as text, since a node may hold 40,000 of them.
 """
 
 import re
@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from podgate.model.machine import Family
+from podgate.model.table import Table
 from podgate.targets.iptables.grammar import GrammarError, read_rule
-from podgate.targets.iptables.state import BUILT_IN, Binary, Chain, Placed, State, TableName
+from podgate.targets.iptables.state import BUILT_IN, Binary, Chain, Jump, Names, Placed, State, TableName
 
 _COMMENT: Final = re.compile(r'--comment (?:"(?:\\")?)?(?=(.*))')
+NO_NAMES: Final = Names()
 _INCOMPATIBLE: Final = re.compile(r"^# Table `(\S+)' is incompatible", re.MULTILINE)
 
 
@@ -27,7 +29,15 @@ def is_owned(comment: str, owners: Iterable[str]) -> bool:
     return comment.removeprefix('"').startswith(tuple(owners))
 
 
-def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, ...], table: TableName = "nat") -> State:
+def read_listing(
+    text: str,
+    family: Family,
+    binary: Binary,
+    owners: tuple[str, ...],
+    table: TableName = "nat",
+    *,
+    names: Names = NO_NAMES,
+) -> State:
     """Read what ``iptables-save -t TABLE`` shows.
 
     Args:
@@ -36,6 +46,7 @@ def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, .
         binary: which program made it.
         owners: how comments begin that say that a rule is ours, or the old program's.
         table: the table.
+        names: chains that are ours by their names.
 
     Raises:
         ListingError: the table holds what iptables cannot show, or a line is not of a listing.
@@ -50,10 +61,14 @@ def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, .
     ours: list[Chain] = []
     others: dict[str, tuple[str, ...]] = {}
     strange: dict[str, str] = {}
+    named: dict[str, tuple[str, ...]] = {}
     for name, rules in chains.items():
         try:
             if name in BUILT_IN:
-                placed += [_placed(name, words, family, owners) for words in rules]
+                placed += [_placed(name, words, family, owners, names) for words in rules]
+                continue
+            if name in names:
+                named[name] = tuple(rules)
                 continue
             first = next((words for words in rules if not _has_owner(words, owners)), None)
             if rules and first is None:
@@ -64,12 +79,22 @@ def read_listing(text: str, family: Family, binary: Binary, owners: tuple[str, .
                     strange[name] = first
         except GrammarError as problem:
             raise ListingError(f"chain {name}: {problem}") from problem
-    return State(family, binary, tuple(ours), tuple(placed), others=others, strange=strange, table=table)
+    return State(
+        family,
+        binary,
+        tuple(ours),
+        tuple(placed),
+        others=others,
+        strange=strange,
+        table=table,
+        named=Table.of(named),
+    )
 
 
-def _placed(chain: str, words: str, family: Family, owners: tuple[str, ...]) -> Placed:
+def _placed(chain: str, words: str, family: Family, owners: tuple[str, ...], names: Names) -> Placed:
     rule = read_rule(words, family)
-    return Placed(chain, rule, is_owned(rule.comment, owners))
+    leads_to_ours = isinstance(rule.target, Jump) and rule.target.chain in names
+    return Placed(chain, rule, leads_to_ours or is_owned(rule.comment, owners))
 
 
 def _lines(text: str, table: TableName) -> dict[str, list[str]]:

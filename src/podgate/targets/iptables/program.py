@@ -17,7 +17,8 @@ from podgate.targets.iptables.state import Binary, TableName, program
 LOCK_SECONDS: Final = 5
 """How long iptables waits for another program that holds its lock: as long as ip-masq-agent does."""
 
-_SECONDS: Final = 60.0
+SECONDS: Final = 60.0
+"""How long one of the programs may take, unless told otherwise."""
 _WAIT_SINCE: Final = (1, 6, 2)
 """iptables-restore knows ``-w`` since this version; older ones take no lock."""
 _VARIANTS: Final[dict[Binary, str]] = {"nft": "nf_tables", "legacy": "legacy"}
@@ -39,15 +40,22 @@ class Iptables:
         binary: ``nft`` or ``legacy``.
         namespace: an open network namespace to run in, or None for this process's own.
         lock_seconds: how long to wait for the lock.
+        seconds: how long a program may take.
     """
 
     def __init__(
-        self, family: Family, binary: Binary, namespace: int | None = None, lock_seconds: int = LOCK_SECONDS
+        self,
+        family: Family,
+        binary: Binary,
+        namespace: int | None = None,
+        lock_seconds: int = LOCK_SECONDS,
+        seconds: float = SECONDS,
     ) -> None:
         self._family: Family = family
         self._binary: Binary = binary
         self._namespace = namespace
         self._lock_seconds = lock_seconds
+        self._seconds = seconds
         self._found: tuple[str, str, tuple[str, ...]] | None = None
 
     async def save(self, table: TableName = "nat") -> str:
@@ -118,13 +126,13 @@ class Iptables:
                 command,
                 text,
                 namespace=self._namespace,
-                seconds=_SECONDS,
+                seconds=self._seconds,
                 keep=("XTABLES_LOCKFILE", "XTABLES_LIBDIR"),
                 started=started,
             )
         except TimeoutError as problem:
             raise ApplyError(
-                f"{command[0]} did not end in {_SECONDS:.0f} s and was killed", "IptablesStuck"
+                f"{command[0]} did not end in {self._seconds:.0f} s and was killed", "IptablesStuck"
             ) from problem
         except OSError as problem:
             raise ApplyError(f"{command[0]} cannot be started: {problem.strerror}", "IptablesMissing") from problem

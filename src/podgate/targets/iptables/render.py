@@ -6,18 +6,19 @@ Invariant: equal states give equal text; a transaction holds whole chains, so no
 name, a rule or a comment holds never becomes a line of its own: what could is a ValueError.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from podgate.targets.iptables.diff import Plan
-from podgate.targets.iptables.state import BUILT_IN, Placed, State, TableName, chain_name_mistake
+from podgate.targets.iptables.grammar import read_rule
+from podgate.targets.iptables.state import BUILT_IN, Chain, Placed, State, TableName, chain_name_mistake
 from podgate.targets.iptables.words import rule_words
 
 
-def _names(state: State) -> None:
+def _names(state: State, named: Iterable[str]) -> None:
     """See that every chain may have its name; a name from outside must have been looked at before."""
-    for chain in state.chains:
-        if mistake := chain_name_mistake(chain.name):
+    for name in (*(chain.name for chain in state.chains), *named):
+        if mistake := chain_name_mistake(name):
             raise ValueError(mistake)
     for placed in state.placed:
         if placed.is_ours and placed.chain not in BUILT_IN:
@@ -38,9 +39,11 @@ def render(state: State) -> str:
     Raises:
         ValueError: a name is none, or iptables cannot say a rule.
     """
-    _names(state)
-    lines = [f":{chain.name} - [0:0]" for chain in state.chains]
+    _names(state, state.named)
+    named = sorted(state.named.items())
+    lines = [f":{name} - [0:0]" for name in (*(chain.name for chain in state.chains), *(name for name, _ in named))]
     lines += [f"-A {chain.name} {rule_words(rule)}" for chain in state.chains for rule in chain.rules]
+    lines += [f"-A {name} {words}" for name, rules in named for words in rules]
     lines += [_added(placed) for placed in state.placed if placed.is_ours]
     return _transaction(state.table, lines)
 
@@ -53,13 +56,15 @@ def transaction(plan: Plan) -> str:
     Raises:
         ValueError: a name is none, or iptables cannot say a rule.
     """
-    _names(plan.want)
+    _names(plan.want, (name for name, _ in plan.named))
     gone = (*plan.emptied, *plan.dropped)
     return _transaction(
         plan.want.table,
         (
             *(f":{chain.name} - [0:0]" for chain in plan.filled),
+            *(f":{name} - [0:0]" for name, _ in plan.named),
             *(f"-A {chain.name} {rule_words(rule)}" for chain in plan.filled for rule in chain.rules),
+            *(f"-A {name} {words}" for name, rules in plan.named for words in rules),
             *(_added(placed) for placed in plan.added),
             *(f"-D {_placed_words(placed)}" for placed in plan.removed),
             *(f"-F {name}" for name in gone),
@@ -76,17 +81,23 @@ def _transaction(table: TableName, lines: Iterable[str]) -> str:
     return "\n".join((f"*{table}", *body, "COMMIT")) + "\n" if body else ""
 
 
+def _named(state: State) -> Iterator[Chain]:
+    for name, rules in sorted(state.named.items()):
+        yield Chain(name, tuple(read_rule(words, state.family) for words in rules))
+
+
 def state_json(state: State) -> dict[str, Any]:
     """Give the state as values for programs."""
     return {
         "family": state.family,
         "program": state.program,
+        "table": state.table,
         "chains": [
             {
                 "name": chain.name,
                 "rules": [{"rule": rule_words(rule), "comment": rule.comment} for rule in chain.rules],
             }
-            for chain in state.chains
+            for chain in (*state.chains, *_named(state))
         ],
         "built_in": [
             {"chain": placed.chain, "rule": rule_words(placed.rule), "comment": placed.rule.comment}

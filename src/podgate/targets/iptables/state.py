@@ -1,7 +1,7 @@
 """State: what is ours in one table of one family, as one of the two iptables programs sees it.
 
-Here: rules, chains, rules in built-in chains, and which names a chain may have. Not here: text (render.py, words.py,
-grammar.py), differences (diff.py), I/O.
+Here: rules, chains, rules in built-in chains, which names a chain may have, and which are ours. Not here: text
+(render.py, words.py, grammar.py), differences (diff.py), I/O.
 Invariant: two rules are equal if their forms are, however they were written: order of words, quotes, implied modules
 and rounded probabilities do not count.
 """
@@ -26,15 +26,16 @@ from podgate.model.packet import (
     Return,
     Snat,
 )
+from podgate.model.table import Table
 
 Binary = Literal["nft", "legacy"]
 """Which of the two programs: ``iptables-nft`` writes nf_tables, ``iptables-legacy`` the old tables of the kernel."""
 
-TableName = Literal["nat", "mangle"]
+TableName = Literal["nat", "mangle", "filter"]
 """The tables that something is written to."""
 
 BUILT_IN: Final = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
-"""The built-in chains of tables nat, which has no FORWARD, and mangle."""
+"""The built-in chains of table mangle; nat has no FORWARD, filter neither PREROUTING nor POSTROUTING."""
 
 CHAIN_NAME_BYTES: Final = 28
 """The longest name of a chain (XT_EXTENSION_MAXNAMELEN, one byte is the closing zero)."""
@@ -122,6 +123,30 @@ def is_interface(name: str) -> bool:
     )
 
 
+def built_in(table: TableName) -> tuple[str, ...]:
+    """Give the built-in chains of a table."""
+    lacking = {"nat": ("FORWARD",), "mangle": (), "filter": ("PREROUTING", "POSTROUTING")}[table]
+    return tuple(name for name in BUILT_IN if name not in lacking)
+
+
+class Names(Frozen, frozen=True):
+    """Chains that are ours by their names, whatever they hold.
+
+    Attributes:
+        whole: whole names.
+        prefixes: how names begin.
+    """
+
+    whole: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.whole or name.startswith(self.prefixes)
+
+    def __bool__(self) -> bool:
+        return bool(self.whole or self.prefixes)
+
+
 class OtherMatch(Frozen, frozen=True, tag=True):
     """A match that podgate never writes, as its text: it can be compared and shown, nothing else."""
 
@@ -194,7 +219,8 @@ class Placed(Frozen, frozen=True):
     Attributes:
         chain: the built-in chain.
         rule: the rule; podgate writes jumps, and metadata's redirect.
-        is_ours: whether its comment says that it is ours or the old program's.
+        is_ours: whether its comment says that it is ours or the old program's, or it leads to a chain that is ours by
+            its name.
         is_first: whether it goes in front of all others when it is added; else it goes behind them. Where it stands
             later is not compared: other programs put theirs in front too.
     """
@@ -218,6 +244,8 @@ class State(Frozen, frozen=True):
         others: chains that are not ours by their comments, each with its rules as text; of a state that was read.
         strange: of those that hold some rule, the first one without a comment of ours, by chain.
         table: which table.
+        named: chains that are ours by their names, with their rules as iptables-save shows them. They are many, so
+            each is compared as text first, and one that did not change is not looked at.
     """
 
     family: Family
@@ -228,6 +256,7 @@ class State(Frozen, frozen=True):
     others: Mapping[str, tuple[str, ...]] = {}
     strange: Mapping[str, str] = {}
     table: TableName = "nat"
+    named: Table[str, tuple[str, ...]] = Table()
 
     @property
     def program(self) -> str:
@@ -255,6 +284,7 @@ __all__ = [
     "Jump",
     "Masquerade",
     "Match",
+    "Names",
     "OtherMatch",
     "OtherTarget",
     "Placed",
@@ -266,6 +296,7 @@ __all__ = [
     "State",
     "TableName",
     "Target",
+    "built_in",
     "chain_name_mistake",
     "comment_text",
     "is_interface",

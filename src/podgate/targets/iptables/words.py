@@ -39,7 +39,14 @@ from podgate.targets.iptables.state import (
 MOST_PORTS: Final = 15
 """What one multiport match takes (XT_MULTI_PORTS); a range counts as two."""
 
+_RANDOM_FULLY_SINCE: Final = (1, 6, 2)
 _TYPE_ORDER: Final = ("unicast", "local", "broadcast", "anycast", "multicast")
+
+
+def knows_random_fully(version: str) -> bool:
+    """Say whether iptables of this version knows ``--random-fully``; one whose version is not known (empty) does."""
+    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    return not numbers or numbers >= _RANDOM_FULLY_SINCE
 
 
 def rule_words(rule: Rule) -> str:
@@ -50,7 +57,7 @@ def rule_words(rule: Rule) -> str:
     """
     if rule.text:
         return rule.text
-    words = [f"-m comment --comment {_quoted(rule.comment)}"] if rule.comment else []
+    words = [f"-m comment --comment {quoted(rule.comment)}"] if rule.comment else []
     matches = list(_match_words(rule.matches))
     match rule.target:
         case Masquerade(ports, random, fully_random):
@@ -97,7 +104,8 @@ def _dashed(ports: tuple[int, int]) -> str:
     return str(ports[0]) if ports[0] == ports[1] else f"{ports[0]}-{ports[1]}"
 
 
-def _quoted(comment: str) -> str:
+def quoted(comment: str) -> str:
+    """Give a comment as one word of iptables-restore."""
     clean = comment_text(comment)
     if "\\" in clean or '"' in clean:
         clean = clean.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,130 @@
+"""rules: the steps that write rules, by back end, family and table.
+
+Here: which step waits for which, which of the two iptables programs this node uses. Not here: what is written
+(to_nftables.py, to_iptables.py), kube-proxy's nftables tables (predecessor.py).
+Invariant: what takes something away comes after what is in force instead, and nothing waits for it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from podgate.features.services.backends import (
+    BINARIES,
+    NFTABLES,
+    Choice,
+    States,
+    iptables_step,
+    last_step,
+    steps_before,
+)
+from podgate.features.services.intent import FAMILIES
+from podgate.features.services.iptables_names import NAMES, TABLES
+from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE, LeftoversTarget
+from podgate.features.services.settings import Settings
+from podgate.features.services.to_conntrack import FlowJudge, judge_of
+from podgate.features.services.to_nftables import table_name
+from podgate.joints import Step
+from podgate.linux.iptables import hinted_binary
+from podgate.linux.tools import tool_version
+from podgate.model.machine import Family
+from podgate.targets.conntrack.sweep import Own, UdpSweep
+from podgate.targets.iptables.apply import IptablesTarget
+from podgate.targets.iptables.state import Binary, TableName
+from podgate.targets.iptables.state import State as IptablesState
+from podgate.targets.nftables.apply import NftablesTarget
+from podgate.targets.nftables.state import State as NftablesState
+
+_SECONDS: Final = 600.0
+"""How long iptables may take: it needs minutes for tens of thousands of Services."""
+
+
+def choose_backend(wanted: str) -> Choice:
+    """Say which back end ``--backend`` means on this node: of the two iptables programs that of its kubelet."""
+    if wanted == "nftables":
+        return Choice()
+    binary = hinted_binary() or "nft"
+    return Choice(binary, tool_version(f"iptables-{binary}") or tool_version("iptables") or "")
+
+
+def rule_steps(
+    settings: Settings, choice: Choice, at_work: Callable[[], Awaitable[str]]
+) -> Iterator[Step[States, Any, Any]]:
+    """Give the steps.
+
+    A back end that is not chosen has steps too, which want nothing. A proxy with a name of its own has none of
+    iptables, whose chains are the default proxy's.
+
+    Args:
+        settings: the options.
+        choice: the back end.
+        at_work: says why kube-proxy may be at work; empty when it is not.
+    """
+    yield from (_nftables(choice, family, table_name(settings.service_proxy_name)) for family in FAMILIES)
+    if settings.service_proxy_name:
+        return
+    for binary in BINARIES:
+        for family in FAMILIES:
+            if binary == choice.backend:
+                yield from (_iptables(choice, binary, family, table) for table in TABLES)
+            else:
+                # First nothing is translated any more.
+                yield from (_leftovers(choice, binary, family, table, at_work) for table in reversed(TABLES))
+
+
+def _nftables(choice: Choice, family: Family, table: str) -> Step[States, Any, Any]:
+    chosen = choice.backend == "nftables"
+    return Step(
+        name=NFTABLES[family],
+        target=NftablesTarget(family, table),
+        want=lambda states: states.nftables_of(family),
+        empty=NftablesState.absent(family, table),
+        after=() if chosen else (last_step(choice, family),),
+        followers=_followers(family) if chosen else (),
+        gap=lambda states: states.settings.min_sync_period if chosen else 0.0,
+        essential=chosen,
+    )
+
+
+def _iptables(choice: Choice, binary: Binary, family: Family, table: TableName) -> Step[States, Any, Any]:
+    name = iptables_step(binary, family, table)
+    return Step(
+        name=name,
+        # In table mangle there is nothing but the canary.
+        target=IptablesTarget(
+            family, binary, (), table=table, names=NAMES[table], tells=table != "mangle", seconds=_SECONDS
+        ),
+        want=lambda states: states.iptables_of(binary, family, table),
+        empty=IptablesState(family, binary, table=table),
+        after=steps_before(choice, binary, family, table),
+        followers=_followers(family) if name == last_step(choice, family) else (),
+        # The kernel tells nobody what iptables-legacy does.
+        resync=lambda states: states.settings.sync_period if binary == "legacy" else None,
+        gap=lambda states: states.settings.min_sync_period,
+    )
+
+
+def _leftovers(
+    choice: Choice, binary: Binary, family: Family, table: TableName, at_work: Callable[[], Awaitable[str]]
+) -> Step[States, Any, Any]:
+    chains = IptablesTarget(
+        family, binary, (), table=table, names=NAMES[table], clears=True, tells=False, seconds=_SECONDS
+    )
+    return Step(
+        name=iptables_step(binary, family, table),
+        target=LeftoversTarget(chains, at_work),
+        want=lambda _states: NOTHING,
+        empty=OURS_ALONE,
+        after=steps_before(choice, binary, family, table),
+        resync=lambda states: states.settings.sync_period,
+        essential=False,
+    )
+
+
+def _followers(family: Family) -> tuple[UdpSweep[States], ...]:
+    return (UdpSweep(family, partial(_judge, family)),)
+
+
+def _judge(family: Family, before: States | None, after: States, own: Own) -> FlowJudge | None:
+    intent = after.intent.of(family)
+    return None if intent is None else judge_of(None if before is None else before.intent.of(family), intent, own)
