@@ -1,6 +1,7 @@
 """The real kube-proxy as the oracle: what podgate expects of packets is what kube-proxy does with them.
 
-Here: the flows of tests/features/services/flows through kube-proxy. Not here: podgate (tests/agent).
+Here: the flows of tests/features/services/flows through kube-proxy, and through podgate in its place, with the same file
+and API. Not here: podgate's own command line (tests/agent).
 Invariant: whatever it does differently has its reason in docs/critiques/kube-proxy.md and stands in ``EXPLAINED``.
 """
 
@@ -15,7 +16,7 @@ import pytest
 from podgate.lab.kinds import Object
 from tests.features.services.flows import FAMILIES, read_scenarios
 from tests.support.cluster import ControlPlane
-from tests.support.kube_proxy import configuration, kube_proxy, relay
+from tests.support.kube_proxy import configuration, kube_proxy, podgate, relay
 from tests.support.service_flows import NODES, THIS, WORLDS, NotTakenError, differences, flow_lab, node_objects
 from tests.support.service_lab import ServiceLab
 
@@ -51,8 +52,10 @@ _PATHS: Final = {"Service": "/api/v1/namespaces/{}/services", "EndpointSlice": (
 class Oracle:
     """kube-proxy on node-1, fed by an API server."""
 
-    def __init__(self, plane: ControlPlane, lab: ServiceLab, mode: str, folder: Path) -> None:
-        self._plane, self._lab, self._mode, self._folder = plane, lab, mode, folder
+    def __init__(
+        self, plane: ControlPlane, lab: ServiceLab, mode: str, folder: Path, program: Sequence[str] | None = None
+    ) -> None:
+        self._plane, self._lab, self._mode, self._folder, self._program = plane, lab, mode, folder, program
         self._connection = plane.connection()
         self._there: list[str] = []
 
@@ -62,7 +65,7 @@ class Oracle:
             self._write(node)
         node_1 = self._lab.namespace(THIS)
         config = configuration(NODES[0], self._mode, self._plane.kubeconfig, **_fields(settings, self._mode))
-        with kube_proxy(node_1, config, self._folder):
+        with kube_proxy(node_1, config, self._folder, self._program):
             yield
 
     def replace(self, objects: Sequence[Mapping[str, Any]]) -> None:
@@ -127,12 +130,7 @@ def _fields(settings: Mapping[str, Any], mode: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mode", ["nftables", "iptables"])
 def test_kube_proxy_does_what_is_expected(plane: ControlPlane, mode: str, tmp_path: Path) -> None:
-    with flow_lab() as lab, relay(plane, lab.namespace(THIS)):
-        oracle = Oracle(plane, lab, mode, tmp_path)
-        try:
-            found = differences(lab, oracle, read_scenarios())
-        finally:
-            oracle.clean()
+    found = asked(plane, mode, tmp_path)
     explained = EXPLAINED | (_ONLY_NFTABLES if mode == "iptables" else {})
     left = {
         name: unexplained
@@ -141,7 +139,23 @@ def test_kube_proxy_does_what_is_expected(plane: ControlPlane, mode: str, tmp_pa
         and (unexplained := [each for each in faults if not _about(each, explained.get(name, ()))])
     }
     assert left == {}
+
+
+def test_podgate_under_the_old_name_does_so_with_the_same_file_and_api(plane: ControlPlane, tmp_path: Path) -> None:
+    found = asked(plane, "nftables", tmp_path, podgate())
+    assert {name: faults for name, faults in found.items() if name not in REFUSED} == {}
+
+
+def asked(plane: ControlPlane, mode: str, folder: Path, program: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """Send all flows through a program; give what it does differently, by scenario."""
+    with flow_lab() as lab, relay(plane, lab.namespace(THIS)):
+        oracle = Oracle(plane, lab, mode, folder, program)
+        try:
+            found = differences(lab, oracle, read_scenarios())
+        finally:
+            oracle.clean()
     assert {name for name, faults in found.items() if faults[0].startswith("refused: ")} == REFUSED
+    return found
 
 
 def _about(fault: str, names: Iterable[str]) -> bool:

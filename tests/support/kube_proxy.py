@@ -11,8 +11,9 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -74,15 +75,33 @@ def relay(plane: ControlPlane, node: NetNamespace) -> Iterator[None]:
         os.close(machine)
 
 
+def real() -> tuple[str, ...]:
+    """Give the program: kube-proxy itself."""
+    return (str(build() / "kube-proxy"), "--v=2")
+
+
+def podgate() -> tuple[str, ...]:
+    """Give the program: podgate under the old name, with a /var/lib of its own."""
+    apart = 'mount -t tmpfs none /var/lib && exec "$@"'
+    return ("unshare", "--mount", "sh", "-c", apart, "sh", sys.executable, "-c", _OLD_NAME)
+
+
+_OLD_NAME: Final = "import sys; from podgate.features.services.dropin import main; sys.exit(main())"
+
+
 @contextmanager
-def kube_proxy(node: NetNamespace, config: Mapping[str, Any], folder: Path) -> Iterator[Path]:
-    """Run kube-proxy in a node's namespace for the body, which begins when it has written its rules; gives its log."""
+def kube_proxy(
+    node: NetNamespace, config: Mapping[str, Any], folder: Path, program: Sequence[str] | None = None
+) -> Iterator[Path]:
+    """Run kube-proxy, or ``program``, in a node's namespace for the body, which begins when it has written its rules.
+
+    Gives its log.
+    """
     file, log = folder / "kube-proxy.json", folder / "kube-proxy.log"
     file.write_text(json.dumps(config))
-    program = str(build() / "kube-proxy")
     with inside_network(node.descriptor), log.open("ab") as output:
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", program, "--config", str(file), "--v", "2"],
+            ["setpriv", "--pdeathsig", "KILL", *(program or real()), "--config", str(file)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/",
         )  # fmt: skip
     try:
