@@ -89,6 +89,8 @@ STATEFUL = "/apis/apps/v1/namespaces/joined/statefulsets/set"
 def joined(plane: ControlPlane) -> Iterator[TestLab]:
     with lab(NODES, name="joined", kubeconfig=plane.kubeconfig) as started:
         yield started
+        # A Deployment that stays would have its Pods in every other lab of this control plane.
+        started.run("delete", "-n", "joined", "deployment/echo", "pod/client")
 
 
 def found(plane: ControlPlane, path: str) -> dict[str, Any]:
