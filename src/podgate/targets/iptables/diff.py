@@ -208,14 +208,20 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _named_lines(plan: Plan) -> Iterator[str]:
-    """Show the first chains; a start writes thousands of them."""
+    """Show the first chains; a start writes thousands of them, and one may have as many rules."""
     for name, rules in plan.named[:_SHOWN_CHAINS]:
         old = plan.have.named.get(name)
         yield f"  {'+' if old is None else '~'} chain {name}"
-        family = plan.want.family
-        yield from _rule_lines(
-            tuple(read_rule(words, family) for words in old or ()), tuple(read_rule(words, family) for words in rules)
-        )
+        had, has = frozenset(old or ()), frozenset(rules)
+        lines = [("-", words) for words in old or () if words not in has]
+        lines += [("+", words) for words in rules if words not in had]
+        if not lines and rules:
+            yield "    the same rules, in another order"
+        for sign, words in lines[:_SHOWN_RULES]:
+            rule = read_rule(words, plan.want.family)
+            yield f"    {sign} {_shown(rule) if rule.comment else words}"
+        if len(lines) > _SHOWN_RULES:
+            yield f"    and {len(lines) - _SHOWN_RULES} more changes"
     if len(plan.named) > _SHOWN_CHAINS:
         yield f"  and {len(plan.named) - _SHOWN_CHAINS} more chains"
 
