@@ -1,7 +1,7 @@
 """The real kube-proxy as the oracle: what podgate expects of packets is what kube-proxy does with them.
 
-Here: the flows of tests/features/services/flows through kube-proxy, and through podgate in its place, with the same file
-and API. Not here: podgate's own command line (tests/agent).
+Here: the flows of tests/features/services/flows through kube-proxy, and through podgate in its place, with the same
+file and API. Not here: podgate's own command line (tests/agent).
 Invariant: whatever it does differently has its reason in docs/critiques/kube-proxy.md and stands in ``EXPLAINED``.
 """
 

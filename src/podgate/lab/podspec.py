@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from podgate.lab.shapes import without_nulls
 from podgate.model.frozen import Frozen
 
 
@@ -388,13 +389,4 @@ class Pod(Api, frozen=True):
 
 def decode_pod(value: Mapping[str, Any]) -> Pod:
     """Decode a Pod; raises msgspec.ValidationError, whose message names the field, for a value of the wrong type."""
-    return msgspec.convert(_without_nulls(value), Pod)
-
-
-def _without_nulls(value: Any) -> Any:
-    """Drop fields that are null: for the API they are absent."""
-    if isinstance(value, Mapping):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_without_nulls(item) for item in value]
-    return value
+    return msgspec.convert(without_nulls(value), Pod)
