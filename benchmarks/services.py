@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from benchmarks.figures.service_packets import packets
+from benchmarks.figures.service_rival import rival
 from benchmarks.figures.services import agent, churn, large, loading
 from benchmarks.support import Row, machine, say, table
 
@@ -23,6 +25,8 @@ PARTS: Final[dict[str, Part]] = {
     "large": large,
     "churn": churn,
     "agent": agent,
+    "packets": packets,
+    "rival": rival,
 }
 
 

@@ -95,14 +95,14 @@ class Agent:
     def is_alive(self) -> bool:
         return self.process.poll() is None
 
-    def get(self, page: str) -> tuple[int, str]:
+    def get(self, page: str, port: int = _PORT) -> tuple[int, str]:
         """Ask for a page; (0, "") while nobody listens."""
         with inside_network(self.namespace.descriptor):
             asking = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection = http.client.HTTPConnection("127.0.0.1", _PORT, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         try:
             asking.settimeout(5)
-            asking.connect(("127.0.0.1", _PORT))
+            asking.connect(("127.0.0.1", port))
             connection.sock = asking
             connection.request("GET", page, headers={"Connection": "close"})
             answer = connection.getresponse()
@@ -123,9 +123,9 @@ class Agent:
         assert happens(self.ready, _START_SECONDS, pause=0.001), f"not ready; its log:\n{self.text()[-2000:]}"
         return time.perf_counter() - self.started
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self, port: int = _PORT) -> dict[str, float]:
         """Give the metrics page as ``name{labels}`` to value."""
-        lines = [line for line in self.get("/metrics")[1].splitlines() if line and not line.startswith("#")]
+        lines = [line for line in self.get("/metrics", port)[1].splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
     def metric(self, name: str) -> float:

@@ -1,0 +1,29 @@
+"""``./dev bench services``: the part without a control plane that is fastest runs. No figure is asserted."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.style.reading import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.kernel]
+
+
+def bench(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tools.bench", "services", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+
+
+def test_a_quick_run_connects_through_services_and_prints_both_figures() -> None:
+    done = bench("packets", "--quick")
+    assert done.returncode == 0, done.stderr
+    figure = "first packet, TCP connect through a cluster IP, 500 x 2"
+    rows = [line for line in done.stdout.splitlines() if line.startswith(figure)]
+    assert [line.split(":")[1].split()[0] for line in rows] == ["median", "p99"]
+
+
+def test_a_part_that_is_none_is_refused_by_name() -> None:
+    done = bench("rivals", "--quick")
+    assert done.returncode == 2
+    assert "no part rivals: there are loading, large, churn, agent, packets, rival" in done.stderr
