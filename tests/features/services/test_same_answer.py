@@ -1,4 +1,4 @@
-"""For random Services and flows ``explain`` tells what the table that is written for them does."""
+"""For random Services and flows ``explain`` tells what the rules that are written for them do, by either back end."""
 
 from typing import Any
 
@@ -12,6 +12,8 @@ from podgate.model.kinds.nodes import NODE
 from tests.features.services.flows import FAKE, Flow, Scenario
 from tests.features.services.test_flows import compiled
 from tests.features.services.test_flows import told as explained
+from tests.features.services.test_to_iptables import in_force
+from tests.features.services.test_to_iptables import traced as through_chains
 from tests.features.services.test_to_nftables import told as done
 from tests.features.services.test_to_nftables import traced, written
 
@@ -149,5 +151,23 @@ def test_what_is_explained_is_what_the_table_does(
         verdict, endpoints, masquerade, hairpin = explained(intent, inputs, here, flow)
         told[str(flow)] = (verdict, endpoints, endpoints if masquerade else hairpin)
         verdict, endpoints, _, masqueraded = done(traced(state, flow, "ip"))
+        seen[str(flow)] = (verdict, endpoints, masqueraded)
+    assert told == seen
+
+
+@given(st.lists(services, min_size=1, max_size=2), settings, st.lists(flows, min_size=8, max_size=16, unique=True))
+def test_what_is_explained_is_what_iptables_does(
+    found: list[dict[str, Any]], given_settings: dict[str, Any], asked: list[Flow]
+) -> None:
+    made = [each for index, service in enumerate(found, 1) for each in objects(index, service)]
+    wanted = {"nodeport_addresses": "primary", **given_settings, "backend": "iptables"}
+    intent, inputs, _ = compiled(Scenario("random", wanted, (*made, *PODS), (), zone="zone-a"), "ip")
+    tables = in_force(intent, "ip")
+    here = here_of("node-1", inputs.objects.objects(NODE).get(ObjectRef("Node", "node-1")), inputs.machine)
+    told, seen = {}, {}
+    for flow in asked:
+        verdict, endpoints, masquerade, hairpin = explained(intent, inputs, here, flow)
+        told[str(flow)] = (verdict, endpoints, endpoints if masquerade else hairpin)
+        verdict, endpoints, _, masqueraded = done(through_chains(tables, flow, "ip"))
         seen[str(flow)] = (verdict, endpoints, masqueraded)
     assert told == seen
