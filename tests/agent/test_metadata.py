@@ -13,7 +13,7 @@ from podgate.linux.namespaces import inside_network
 from tests.support.agent import Ended, podgate
 from tests.support.metadata_node import CLOUD, CLOUD6, LOCAL, Asking, LongPoll, asked, metadata_node, serving
 from tests.support.netns import NetNamespace
-from tests.support.packet_lab import EXT, NODE, PacketLab
+from tests.support.packet_lab import EXT, NODE, POD, PacketLab
 from tests.support.poll import poll
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
@@ -224,6 +224,14 @@ def test_the_uplink_may_be_named(lab: PacketLab, tmp_path: Path) -> None:
     with proxy(lab.node, tmp_path / "log", "--uplink", "pod0"):
         poll(lambda: "podgate-metadata-redirect" in lab.node.run("nft", "list", "tables"), 10)
         assert asked(lab.pod, CLOUD, 80) == "cloud"
+
+
+@pytest.mark.slow
+def test_a_pod_that_advertised_itself_as_an_ipv6_router_is_still_a_pod(lab: PacketLab, tmp_path: Path) -> None:
+    # What the kernel makes of a Pod's router advertisement, where it takes them.
+    lab.node.run("ip", "-6", "route", "add", "default", "via", POD[6], "dev", "pod0", "proto", "ra", "metric", "1")
+    with proxy(lab.node, tmp_path / "log"):
+        poll(lambda: is_served(lab), 10)
 
 
 WHY = "metadata-concealment: bridge traffic to metadata server goes to metadata proxy"

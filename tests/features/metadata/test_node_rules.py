@@ -56,18 +56,26 @@ def test_which_nodes_get_rules(labels: dict[str, str] | None, options: dict[str,
     assert bool(found.why) is (phase == "none")
 
 
-def test_uplinks_are_the_devices_of_default_routes_unless_one_is_named() -> None:
+def test_uplinks_are_the_devices_of_ipv4_default_routes_unless_one_is_named() -> None:
     gateway = ip_address("10.0.0.1")
     machine = Machine(
         routes=(
             Route(ip_network("0.0.0.0/0"), "ens4", gateway),
-            Route(ip_network("::/0"), "ens5", ip_address("fe80::1")),
+            Route(ip_network("0.0.0.0/0"), "ens5", gateway),
             Route(ip_network("10.0.0.0/8"), "ens6", gateway),
         )
     )
     assert rules(machine=machine).uplinks == ("ens4", "ens5")
     assert rules(machine=machine, uplink="ens7").uplinks == ("ens7",)
     assert rules(machine=machine, uplink="ens7,ens8").uplinks == ("ens7", "ens8")
+
+
+def test_a_pod_that_advertises_itself_as_an_ipv6_router_is_no_uplink() -> None:
+    advertised = Route(ip_network("::/0"), "cbr0", ip_address("fe80::8c63:43ff:fef8:eaa6"))
+    own = Route(ip_network("0.0.0.0/0"), "ens4", ip_address("10.0.0.1"))
+    assert rules(machine=Machine(routes=(own, advertised))).uplinks == ("ens4",)
+    # Nor while the node's own route is away for a moment: nobody is left alone then.
+    assert rules(machine=Machine(routes=(advertised,))).uplinks == ()
 
 
 def test_users_of_the_node() -> None:

@@ -23,7 +23,7 @@ def node_rules(settings: Settings, machine: Machine, labels: Mapping[str, str] |
 
     Args:
         settings: the options.
-        machine: the node's machine: its default routes name the uplinks.
+        machine: the node's machine: its IPv4 default routes name the uplinks.
         labels: of the Node, where it is known: on GCE it must have the label that the proxy's DaemonSet selects by.
     """
     if not settings.firewall:
@@ -47,5 +47,10 @@ def node_rules(settings: Settings, machine: Machine, labels: Mapping[str, str] |
 
 
 def _uplinks(machine: Machine) -> tuple[str, ...]:
-    """Give the devices of the default routes."""
-    return tuple(sorted({route.interface for route in machine.routes if route.destination.prefixlen == 0}))
+    """Give the devices of the IPv4 default routes.
+
+    Never those of IPv6: where the kernel takes router advertisements, as it does by default until IPv6 is forwarded, a
+    Pod makes its own device a default route with one packet (CVE-2020-13401), and would be left alone for it.
+    """
+    defaults = (route for route in machine.routes if route.destination.prefixlen == 0)
+    return tuple(sorted({route.interface for route in defaults if route.destination.version == 4}))

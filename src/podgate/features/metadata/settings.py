@@ -53,7 +53,7 @@ class Settings(Frozen, frozen=True):
     uplink: Annotated[
         str | None,
         Option(
-            "the node's own network devices, separated by commas; without it those of the default routes",
+            "the node's own network devices, separated by commas; without it those of the IPv4 default routes",
             metavar="DEV,…",
             many=True,
         ),
@@ -153,7 +153,7 @@ class Settings(Frozen, frozen=True):
 
     @property
     def uplinks(self) -> tuple[str, ...]:
-        """The devices of ``--uplink``; empty for those of the default routes."""
+        """The devices of ``--uplink``; empty for those of the IPv4 default routes."""
         return _listed(self.uplink or "")
 
     @property
