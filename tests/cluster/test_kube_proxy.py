@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from podgate.lab.kinds import Object
-from tests.features.services.flows import FAMILIES, read_scenarios
+from tests.features.services.flows import FAMILIES, for_iptables, read_scenarios
 from tests.support.cluster import ControlPlane
 from tests.support.kube_proxy import configuration, kube_proxy, podgate, relay
 from tests.support.service_flows import NODES, THIS, WORLDS, NotTakenError, differences, flow_lab, node_objects
@@ -35,10 +35,6 @@ EXPLAINED: Final = {
     "endpoints: one address twice": ("cluster-ip-2",),
 }
 """Scenarios in which it does something else, and where packets go then; docs/critiques/kube-proxy.md says why."""
-
-_ONLY_NFTABLES: Final = {
-    "no_endpoints: a port that no Service has, and an address that no Service has": ("unallocated",)
-}
 
 _MISSING, _CONFLICT, _INVALID = 404, 409, 422
 _WORDS: Final = {"all": ("0.0.0.0/0", "::/0")}
@@ -131,12 +127,11 @@ def _fields(settings: Mapping[str, Any], mode: str) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", ["nftables", "iptables"])
 def test_kube_proxy_does_what_is_expected(plane: ControlPlane, mode: str, tmp_path: Path) -> None:
     found = asked(plane, mode, tmp_path)
-    explained = EXPLAINED | (_ONLY_NFTABLES if mode == "iptables" else {})
     left = {
         name: unexplained
         for name, faults in found.items()
         if name not in REFUSED
-        and (unexplained := [each for each in faults if not _about(each, explained.get(name, ()))])
+        and (unexplained := [each for each in faults if not _about(each, EXPLAINED.get(name, ()))])
     }
     assert left == {}
 
@@ -148,10 +143,11 @@ def test_podgate_under_the_old_name_does_so_with_the_same_file_and_api(plane: Co
 
 def asked(plane: ControlPlane, mode: str, folder: Path, program: Sequence[str] | None = None) -> dict[str, list[str]]:
     """Send all flows through a program; give what it does differently, by scenario."""
+    scenarios = [for_iptables(each) if mode == "iptables" else each for each in read_scenarios()]
     with flow_lab() as lab, relay(plane, lab.namespace(THIS)):
         oracle = Oracle(plane, lab, mode, folder, program)
         try:
-            found = differences(lab, oracle, read_scenarios())
+            found = differences(lab, oracle, scenarios)
         finally:
             oracle.clean()
     assert {name for name, faults in found.items() if faults[0].startswith("refused: ")} == REFUSED
