@@ -93,12 +93,16 @@ def test_changes_are_counted_by_family_and_wait_until_they_are_committed() -> No
 
 def test_what_comes_while_nothing_is_written_waits_for_the_next_that_is() -> None:
     told = Told()
+    told.come()
+    told.commit(1)
     told.put("a")
     told.come(holds=True)
+    told.commit(1)
+    assert told.changes() == (1, 0, 1, 0), "what was in force is put right, not what came"
     told.put("b")
     told.come()
     assert told.changes() == (2, 0, 2, 0)
-    told.commit(1)
+    told.commit(2)
     assert told.changes() == (2, 0, 0, 0)
 
 
