@@ -187,7 +187,7 @@ def test_a_step_that_is_told_beside_is_asked_by_its_own_states_and_changed_in_no
     defaults = Step("", own.target, own.want, own.empty)
     fields = [field for field in Step.__struct_fields__ if field != "followers"]
     assert [field for field in fields if getattr(own, field) == getattr(defaults, field)] == ["target", "want", "empty"]
-    asked = {field for field, hint in get_type_hints(Step).items() if "[~StatesT]" in str(hint)}
+    asked = {field for field, hint in get_type_hints(Step).items() if "Callable[[~StatesT]" in str(hint)}
     assert len(asked) == 5
     lifted = Telling("color", None, (Watch(POD),), Access("http://localhost"), "node-1").steps((own,))[0]
     for field in fields:
