@@ -1,0 +1,207 @@
+"""``podgate services run --backend iptables`` on a node: either program, switching, restarting, healing.
+
+Here: what the flows of test_services_flows.py, which go through iptables too, do not show. Not here: the chains' rules
+(tests/features/services).
+Invariant: every packet is asked of a real kernel, and so is every chain, by iptables' own programs.
+"""
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podgate.features.services.iptables_names import TABLES
+from podgate.linux.namespaces import inside_network
+from podgate.targets.iptables.state import Binary
+from tests.agent.test_services_flows import Podgate
+from tests.features.services.flows import for_iptables, read_scenarios
+from tests.support.agent import podgate
+from tests.support.poll import poll
+from tests.support.service_flows import THIS, WORLDS, Markers, differences, flow_lab, place
+from tests.support.service_lab import Probe, Seen, ServiceLab
+
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+
+WORLD = WORLDS["ip"]
+SOME = re.compile(
+    r"matrix: .*\(usual\)|policies: no endpoint on this node \(usual\)|load_balancers: source ranges with|"
+    r"endpoints: clients stay|no_endpoints: every kind of address refuses \(policy Cluster\)"
+)
+HINT = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n"
+FIREWALL = (
+    "*filter\n:KUBE-FIREWALL - [0:0]\n-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack "
+    "! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n-A INPUT -j KUBE-FIREWALL\nCOMMIT\n"
+)
+KUBELETS = {"KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-FIREWALL"}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[ServiceLab]:
+    with flow_lab() as made:
+        yield made
+
+
+@contextmanager
+def kubelet(lab: ServiceLab, binary: Binary) -> Iterator[None]:
+    """Have a kubelet's chains on the node for the body, by that program."""
+    for family in ("iptables", "ip6tables"):
+        lab.run(THIS, f"{family}-{binary}-restore", "--noflush", text=HINT)
+    lab.run(THIS, f"iptables-{binary}-restore", "--noflush", text=FIREWALL)
+    yield
+    assert chains(lab, binary) == KUBELETS, "clean leaves the kubelet's chains, and no others"
+    for family in ("iptables", "ip6tables"):
+        for table in TABLES:
+            lab.run(THIS, f"{family}-{binary}-restore", text=f"*{table}\nCOMMIT\n")
+
+
+def chains(lab: ServiceLab, binary: Binary) -> set[str]:
+    """Give Kubernetes' chains in both families, and those that built-in chains lead to."""
+    text = "".join(lab.run(THIS, f"{family}-{binary}-save") for family in ("iptables", "ip6tables"))
+    return {found[0] or found[1] for found in re.findall(r"^:(KUBE\S+)|-j (KUBE\S+)", text, re.MULTILINE)}
+
+
+def clean(lab: ServiceLab, folder: Path) -> None:
+    ended = podgate("services", "clean", "--state-dir", str(folder / "state"), namespace=lab.namespace(THIS))
+    assert ended.code == 0, ended.err
+
+
+def service(name: str, cluster_ip: str, *servers: str, **spec: Any) -> list[dict[str, Any]]:
+    metadata = {"name": name, "namespace": "shop"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"clusterIP": cluster_ip, "ports": [{"port": 80, **spec.pop("port", {})}], **spec},
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {**metadata, "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "IPv4",
+            "ports": [{"name": "", "port": 8080}],
+            "endpoints": [{"addresses": [WORLD[server]], "nodeName": "node-1"} for server in servers],
+        },
+    ]
+
+
+def applied(agent: Podgate) -> list[str]:
+    """Give the steps that wrote something, in order."""
+    lines = [json.loads(line) for line in agent.log.read_text().splitlines() if line.startswith("{")]
+    return [line["step"] for line in lines if line.get("plan") and "tables" in line["step"]]
+
+
+def test_the_program_of_the_kubelet_is_used(lab: ServiceLab, tmp_path: Path) -> None:
+    agent = Podgate(lab, "iptables", tmp_path)
+    scenarios = [for_iptables(each) for each in read_scenarios() if SOME.match(each.name)]
+    assert len(scenarios) == 6
+    with kubelet(lab, "legacy"):
+        assert differences(lab, agent, scenarios) == {}
+        assert "KUBE-SERVICES" in chains(lab, "legacy")
+        assert chains(lab, "nft") == set()
+        clean(lab, tmp_path)
+
+
+@contextmanager
+def asking(lab: ServiceLab, probes: Sequence[Probe], seen: list[Seen]) -> Iterator[None]:
+    """Send probes again and again while the body goes on, and keep what came of them."""
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            seen.extend(lab.ask(probes, 5.0))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_switching_leaves_no_gap_and_no_rules_behind(lab: ServiceLab, tmp_path: Path) -> None:
+    agent, markers = Podgate(lab, "nftables", tmp_path), Markers(lab)
+    found = service("web", WORLD["cluster-ip-1"], "local-1", type="NodePort", port={"nodePort": 30080})
+    agent.replace([*found, *markers.next({})])
+    probes = [
+        Probe(place("pod"), WORLD["cluster-ip-1"], "tcp", 80),
+        Probe(place("outside"), WORLD["node"], "tcp", 30080),
+    ]
+    seen: list[Seen] = []
+    with kubelet(lab, "nft"):
+        with agent.running({"nodeport_addresses": "primary"}, ""):
+            markers.wait()
+        with asking(lab, probes, seen):
+            for backend in ("iptables", "nftables", "iptables"):
+                with agent.running({"nodeport_addresses": "primary", "backend": backend}, ""):
+                    poll(partial(is_alone, lab, backend))
+        clean(lab, tmp_path)
+    assert (len(seen) > 20, {one.verdict for one in seen}) == (True, {"answered"})
+
+
+def is_alone(lab: ServiceLab, backend: str) -> bool:
+    """Say whether a back end's rules are there, and nothing of the other."""
+    in_nftables = "podgate-services" in lab.run(THIS, "nft", "list", "tables")
+    in_iptables = chains(lab, "nft") - KUBELETS
+    return (
+        (not in_nftables and "KUBE-SERVICES" in in_iptables)
+        if backend == "iptables"
+        else (in_nftables and not in_iptables)
+    )
+
+
+def test_a_restart_writes_nothing_and_what_others_change_is_put_right(lab: ServiceLab, tmp_path: Path) -> None:
+    agent, markers = Podgate(lab, "iptables", tmp_path), Markers(lab)
+    found = service("web", WORLD["cluster-ip-1"], "local-1", "local-2", sessionAffinity="ClientIP")
+    with kubelet(lab, "nft"):
+        agent.replace([*found, *markers.next({})])
+        with agent.running({}, ""):
+            markers.wait()
+        first = len(applied(agent))
+        assert first > 0
+        with agent.running({}, ""):
+            poll(lambda: is_ready(lab))
+            assert applied(agent)[first:] == []
+            before = lab.run(THIS, "iptables-nft-save", "-t", "nat")
+            lab.run(THIS, "iptables-nft", "-t", "nat", "-F", "KUBE-SERVICES")
+            poll(lambda: rules(lab.run(THIS, "iptables-nft-save", "-t", "nat")) == rules(before))
+            poll(lambda: applied(agent)[first:] == ["iptables-nft/ip/nat"])
+        clean(lab, tmp_path)
+
+
+def is_ready(lab: ServiceLab) -> bool:
+    with inside_network(lab.descriptors[THIS]):
+        connection = HTTPConnection("127.0.0.1", 10256, timeout=5.0)
+        with contextlib.closing(connection), contextlib.suppress(OSError, HTTPException):
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+    return False
+
+
+def rules(saved: str) -> list[str]:
+    return [line for line in saved.splitlines() if line.startswith("-A")]
+
+
+def test_node_ports_on_loopback_addresses_are_open_when_asked_for(lab: ServiceLab, tmp_path: Path) -> None:
+    agent, markers = Podgate(lab, "iptables", tmp_path), Markers(lab)
+    lab.namespace(THIS).sysctl("ipv4.conf.all.route_localnet", "0")
+    found = service("web", WORLD["cluster-ip-1"], "local-1", type="NodePort", port={"nodePort": 30080})
+    probe = Probe(THIS, "127.0.0.1", "tcp", 30080)
+    with kubelet(lab, "nft"):
+        agent.replace([*found, *markers.next({})])
+        with agent.running({"nodeport_addresses": "all,localhost"}, ""):
+            markers.wait()
+            poll(lambda: lab.ask([probe], 2.0)[0].endpoint == f"{WORLD['local-1']}:8080")
+            assert "block incoming localnet connections" in lab.run(THIS, "iptables-nft-save", "-t", "filter")
+        with agent.running({"nodeport_addresses": "all"}, ""):
+            poll(lambda: lab.ask([probe], 2.0)[0].verdict == "refused")
+        clean(lab, tmp_path)
