@@ -15,11 +15,7 @@ from pathlib import Path
 from tools import cluster, demo_masquerade, demo_metadata, demo_services
 from tools.walkthrough import StepNotSeenError, Walkthrough
 
-WALKTHROUGHS = {
-    "masquerade": demo_masquerade.walk,
-    "metadata": demo_metadata.walk,
-    "services": demo_services.walk,
-}
+WALKTHROUGHS = {"masquerade": demo_masquerade, "metadata": demo_metadata, "services": demo_services}
 
 
 def main(arguments: list[str]) -> int:
@@ -49,9 +45,10 @@ def api(*, wanted: bool, keep: bool) -> Iterator[Path | None]:
 
 def walked(feature: str, kubeconfig: Path | None, *, keep: bool) -> int:
     """Walk one; give the exit code."""
-    with Walkthrough(f"demo-{feature}", keep=keep, kubeconfig=kubeconfig) as walk:
+    walkthrough = WALKTHROUGHS[feature]
+    with Walkthrough(f"demo-{feature}", walkthrough.LOOK, keep=keep, kubeconfig=kubeconfig) as lab:
         try:
-            WALKTHROUGHS[feature](walk)
+            walkthrough.walk(lab)
         except StepNotSeenError as error:
             print(f"\nnot seen: {error}", file=sys.stderr)
             return 1

@@ -12,6 +12,14 @@ from typing import Final
 from tools.walkthrough import PODGATE, Walkthrough
 
 POD, NODE, PARTNER, PEER = "10.16.1.6", "10.140.15.217", "10.70.0.2", "10.16.2.7"
+LOOK: Final = (
+    "apply --wait -f deploy/masquerade",
+    "status",
+    "exec web -- ip addr",
+    "exec node/node-1 -- nft list ruleset",
+    "logs host/partner",
+)
+"""What to look around with once the lab is kept."""
 
 ASK: Final = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=5).read()"
 PROBE: Final = """

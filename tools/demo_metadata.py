@@ -16,6 +16,14 @@ CLOUD: Final = "host/cloud-node-1"
 V1: Final = "/computeMetadata/v1"
 ZONE: Final = f"{V1}/instance/zone"
 KUBE_ENV: Final = f"{V1}/instance/attributes/kube-env"
+LOOK: Final = (
+    "apply --wait -f deploy/metadata",
+    "status",
+    "exec web -- curl -sH Metadata-Flavor:Google 169.254.169.254/computeMetadata/v1/instance/zone",
+    "exec node/node-1 -- nft list ruleset",
+    "logs host/cloud-node-1",
+)
+"""What to look around with once the lab is kept."""
 
 REFUSED: Final = (
     KUBE_ENV,

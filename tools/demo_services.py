@@ -14,6 +14,14 @@ from tools.walkthrough import PODGATE, StepNotSeenError, Walkthrough
 
 SERVICE, NODE, NODE_PORT = "http://10.96.0.80/", "10.140.0.11", "http://10.140.0.11:30080/"
 CLIENT, PARTNER = "10.16.1.100", "10.70.0.2"
+LOOK: Final = (
+    "apply --wait -f deploy/services -f examples/services-config/from-the-lab.yaml",
+    "get services",
+    "get endpointslices",
+    "exec client -- curl -s http://10.96.0.80/",
+    "exec node/node-1 -- nft list ruleset",
+)
+"""What to look around with once the lab is kept."""
 
 ASK: Final = """
 import json, sys, urllib.request as r

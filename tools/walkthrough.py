@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,11 +26,14 @@ class StepNotSeenError(Exception):
 
 
 class Walkthrough:
-    """A lab for the time of a walk-through; with a kubeconfig it joins that cluster."""
+    """A lab for the time of a walk-through; with a kubeconfig it joins that cluster.
 
-    def __init__(self, name: str, *, keep: bool, kubeconfig: Path | None = None) -> None:
+    ``look`` are verbs of the lab to look around with, once it is kept.
+    """
+
+    def __init__(self, name: str, look: Sequence[str], *, keep: bool, kubeconfig: Path | None = None) -> None:
         self.name = name
-        self._keep = keep
+        self._look, self._keep = look, keep
         self._kubeconfig = kubeconfig
 
     def __enter__(self) -> Self:
@@ -47,13 +50,7 @@ class Walkthrough:
             return
         lab = f".venv/bin/podgate lab {{}} --name {self.name}"
         print("\nthe lab is still up; look around with:")
-        for verb in (
-            "apply --wait -f deploy/masquerade",
-            "status",
-            "exec web -- ip addr",
-            "exec node/node-1 -- nft list ruleset",
-            "logs host/partner",
-        ):
+        for verb in self._look:
             first, _, rest = verb.partition(" ")
             print(f"  {lab.format(first)} {rest}".rstrip())
         print(f"and take it down with:\n  {lab.format('down')}")
