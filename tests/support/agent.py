@@ -66,7 +66,7 @@ def _environ(changes: Mapping[str, str] | None) -> dict[str, str]:
 
 
 class Agent:
-    """One ``podgate masquerade run``."""
+    """One ``podgate FEATURE run``."""
 
     def __init__(self, namespace: NetNamespace, process: subprocess.Popen[bytes], log: Path) -> None:
         self.namespace = namespace
@@ -166,6 +166,7 @@ def started(
     *arguments: str | Path,
     environ: Mapping[str, str] | None = None,
     under: Sequence[str] = (),
+    feature: str = "masquerade",
 ) -> Iterator[Agent]:
     """Start an agent and do not wait for anything.
 
@@ -178,7 +179,7 @@ def started(
         given += ["--state-dir", str(directory / "state")]
     if "--node-name" not in given:
         given += ["--node-name", "node-1"]
-    command = [*under, *PODGATE, "masquerade", "run", *given]
+    command = [*under, *PODGATE, feature, "run", *given]
     log.unlink(missing_ok=True)
     agent = Agent.start(namespace, command, log, _environ(environ))
     try:

@@ -217,9 +217,9 @@ class ServiceLab:
     def close(self) -> None:
         self._sctp.close()
 
-    def run(self, namespace: str, *command: str, text: str = "") -> str:
+    def run(self, namespace: str, *command: str, text: str = "", check: bool = True) -> str:
         """Run a command in a namespace."""
-        return self.namespace(namespace).run(*command, text=text)
+        return self.namespace(namespace).run(*command, text=text, check=check)
 
     def namespace(self, name: str) -> NetNamespace:
         """Give a namespace as other tests' tools want it; it is the lab's, who closes it."""

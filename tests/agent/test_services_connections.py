@@ -1,0 +1,220 @@
+"""``podgate services run`` and connections: UDP clients that keep their socket, clients that stay with an endpoint, and
+what load balancers are told.
+
+Here: real sockets in the network of the flows (tests/support/service_flows.py). Not here: single flows
+(test_services_flows.py), the table (test_services.py).
+Invariant: who answered is what the answer says; endpoints are told apart by that.
+"""
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from podgate.lab.kinds import Object
+from podgate.linux.namespaces import inside_network
+from tests.support.agent import Agent
+from tests.support.poll import poll
+from tests.support.service_flows import THIS, WORLDS, flow_lab, node_objects, place
+from tests.support.service_lab import Probe, ServiceLab
+from tests.support.services_agent import Folder, service, serving, slice_of
+
+pytestmark = [pytest.mark.kernel, pytest.mark.slow]
+
+WORLD: Final = WORLDS["ip"]
+ENDPOINTS: Final = [WORLD[name] for name in ("local-1", "local-2", "remote-1", "remote-2")]
+ADDRESS: Final = "10.96.0.53"
+PORT: Final = 8080
+HEALTH: Final = 32000
+FLAGS: Final = ("--cluster-cidr", WORLD["cluster-cidr"], "--nodeport-addresses", "all")
+_SECONDS: Final = 1.0
+"""How long an answer may take before a client asks again; what is asked again is polled for."""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[ServiceLab]:
+    with flow_lab() as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    found = Folder(tmp_path / "source")
+    found.write(node_objects(""), "nodes")
+    return found
+
+
+@contextlib.contextmanager
+def proxy(lab: ServiceLab, folder: Folder, tmp_path: Path) -> Iterator[Agent]:
+    """Run an agent on node-1; what it wrote is gone afterwards."""
+    with serving(lab.namespace(THIS), tmp_path, folder, *FLAGS) as agent:
+        yield agent
+
+
+@pytest.fixture(autouse=True)
+def _clean(lab: ServiceLab) -> Iterator[None]:
+    yield
+    lab.run(THIS, "nft", "flush", "ruleset")
+    lab.run(THIS, "conntrack", "-F")
+
+
+class Client:
+    """A UDP client that never closes its socket."""
+
+    def __init__(self, lab: ServiceLab, name: str = "pod") -> None:
+        with inside_network(lab.descriptors[place(name)]):
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.settimeout(_SECONDS)
+        self._socket.connect((ADDRESS, PORT))
+
+    def ask(self) -> str:
+        """Give the endpoint that answers, or ``refused`` or ``silent``."""
+        try:
+            self._socket.send(b"who")
+            return self._socket.recv(100).decode().partition(" ")[0]
+        except ConnectionRefusedError:
+            return "refused"
+        except TimeoutError:
+            return "silent"
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def clients(lab: ServiceLab, count: int) -> Iterator[list[Client]]:
+    with contextlib.ExitStack() as stack:
+        found = [Client(lab) for _ in range(count)]
+        for one in found:
+            stack.callback(one.close)
+        yield found
+
+
+def udp(*endpoints: str) -> list[Object]:
+    """Give a UDP Service with these endpoints."""
+    return [
+        service("dns", ADDRESS, {"port": PORT, "protocol": "UDP"}),
+        slice_of("dns", *endpoints, port=PORT, protocol="UDP"),
+    ]
+
+
+def at(*endpoints: str) -> set[str]:
+    return {f"{each}:{PORT}" for each in endpoints}
+
+
+def test_a_client_that_keeps_its_socket_follows_the_endpoints(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
+    first, second, third, _ = ENDPOINTS
+    folder.write(udp(first))
+    with proxy(lab, folder, tmp_path), clients(lab, 4) as asking:
+        assert {one.ask() for one in asking} == at(first)
+        folder.write(udp(second))
+        for one in asking:
+            poll(lambda: one.ask() in at(second))  # noqa: B023 - called at once
+        folder.write(udp())  # nobody is left: not even the one that was there
+        for one in asking:
+            poll(lambda: one.ask() == "refused")  # noqa: B023 - called at once
+        folder.write(udp(third))
+        for one in asking:
+            poll(lambda: one.ask() in at(third))  # noqa: B023 - called at once
+        folder.write([])  # the Service is gone: its flows too, although the Pod still answers
+        for one in asking:
+            poll(lambda: one.ask() not in at(third))  # noqa: B023 - called at once
+
+
+def test_flows_that_are_served_survive_changes_and_restarts(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
+    folder.write(udp(*ENDPOINTS[:3]))
+    with clients(lab, 16) as asking:
+        with proxy(lab, folder, tmp_path) as agent:
+            before = [one.ask() for one in asking]
+            assert set(before) == at(*ENDPOINTS[:3])
+            folder.write(udp(*ENDPOINTS))
+            poll(lambda: ENDPOINTS[3] in lab.run(THIS, "nft", "list", "map", "ip", "podgate-services", "endpoints"))
+            assert [one.ask() for one in asking] == before
+            assert agent.stop() == 0
+        assert [one.ask() for one in asking] == before
+        folder.write(udp(*ENDPOINTS[1:]))  # while nobody looks
+        with proxy(lab, folder, tmp_path):
+            for one, endpoint in zip(asking, before, strict=True):
+                if endpoint in at(ENDPOINTS[0]):
+                    poll(lambda: one.ask() in at(*ENDPOINTS[1:]))  # noqa: B023 - called at once
+                else:
+                    assert one.ask() == endpoint
+
+
+def drawn(lab: ServiceLab, name: str, count: int = 12) -> set[str]:
+    """Give who answers connections of one client."""
+    probes = [Probe(place(name), ADDRESS, "tcp", PORT) for _ in range(count)]
+    seen = lab.ask(probes, 10.0)
+    assert {one.verdict for one in seen} == {"answered"}
+    return {one.endpoint for one in seen}
+
+
+def sticky(endpoints: Sequence[str]) -> list[Object]:
+    found = service("sticky", ADDRESS, {"port": PORT}, sessionAffinity="ClientIP")
+    return [found, slice_of("sticky", *endpoints, port=PORT)]
+
+
+def test_a_client_stays_with_its_endpoint_until_that_leaves(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
+    names = ("pod", "local-1", "local-2", "outside", "other-pod")
+    folder.write(sticky(ENDPOINTS))
+    with proxy(lab, folder, tmp_path) as agent:
+        first = {name: drawn(lab, name) for name in names}
+        assert {len(found) for found in first.values()} == {1}
+        (gone,) = first["pod"]
+        left = [each for each in ENDPOINTS if gone not in at(each)]
+        folder.write(sticky(left))
+        poll(lambda: drawn(lab, "pod", 1) <= at(*left))
+        second = {name: drawn(lab, name) for name in names}
+        assert {len(found) for found in second.values()} == {1}
+        stayed = {name for name in names if first[name] != {gone}}
+        assert {name: second[name] for name in stayed} == {name: first[name] for name in stayed}
+        folder.write(sticky(ENDPOINTS))  # it comes back, and was forgotten
+        poll(lambda: gone.partition(":")[0] in lab.run(THIS, "nft", "list", "ruleset"))
+        assert {name: drawn(lab, name) for name in names} == second
+        assert agent.stop() == 0
+    with proxy(lab, folder, tmp_path):
+        assert {name: drawn(lab, name) for name in names} == second
+
+
+def balanced(*local: bool) -> list[Object]:
+    """Give a Service of a load balancer with endpoints on this node, each ready or terminating, and one elsewhere."""
+    ports = {"port": PORT, "nodePort": 30080}
+    spec: dict[str, Any] = {
+        "type": "LoadBalancer",
+        "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": HEALTH,
+    }
+    found = slice_of("lb", *ENDPOINTS[: len(local)], ENDPOINTS[2], port=PORT)
+    for each, ready in zip(found["endpoints"], local, strict=False):
+        each["conditions"] = {"ready": ready, "serving": True, "terminating": not ready}
+    found["endpoints"][-1]["nodeName"] = "node-2"
+    return [service("lb", ADDRESS, ports, **spec), found]
+
+
+def health(lab: ServiceLab) -> tuple[str, int]:
+    """Ask the health check node port: its code, and how many endpoints it tells of."""
+    url = f"http://{WORLD['node']}:{HEALTH}/"
+    body, _, code = lab.run(THIS, "curl", "-s", "--max-time", "5", "-w", "\n%{http_code}", url, check=False).rpartition(
+        "\n"
+    )
+    return code, json.loads(body)["localEndpoints"] if body.startswith("{") else 0
+
+
+def test_a_health_check_node_port_tells_of_endpoints_that_are_ready_here(
+    lab: ServiceLab, folder: Folder, tmp_path: Path
+) -> None:
+    folder.write(balanced(True, True))
+    with proxy(lab, folder, tmp_path):
+        poll(lambda: health(lab) == ("200", 2))
+        folder.write(balanced(True, False))
+        poll(lambda: health(lab) == ("200", 1))
+        folder.write(balanced(False, False))  # they serve on, and nobody new shall come
+        poll(lambda: health(lab) == ("503", 0))
+        probe = Probe(place("outside"), WORLD["node"], "tcp", 30080)
+        assert {one.endpoint for one in lab.ask([probe] * 12, 10.0)} <= at(*ENDPOINTS[:2])
+        folder.write([])
+        poll(lambda: health(lab) == ("000", 0))
