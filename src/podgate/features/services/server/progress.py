@@ -8,7 +8,7 @@ Invariant: a change costs what it touches, never all objects; what is counted sa
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -85,6 +85,8 @@ class Progress:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._began = self._queued = clock()
+        # The API writes times in UTC, so that earlier ones are known without reading them: a start meets thousands.
+        self._began_text = datetime.fromtimestamp(self._began, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         self._generation = 0
         self._states: Any = None
         self._services: Table[ObjectRef, Service] = Table()
@@ -123,20 +125,26 @@ class Progress:
 
     def _came(self, inputs: Inputs, compiled: Compiled[Any]) -> None:
         services, slices = inputs.objects.objects(SERVICE), inputs.objects.objects(ENDPOINT_SLICE)
-        touched = list(changes(self._slices, slices))
         ports = sum(1 for _ in changes(self._services, services))
+        counts: dict[str, int] = {}
+        told: dict[str, list[str]] = {}
+        for _, old, new in changes(self._slices, slices):
+            address_type = _type(new or old)
+            counts[address_type] = counts.get(address_type, 0) + 1
+            # What goes carries the time of an earlier change.
+            if new is not None and (text := new.metadata.annotations.last_change) >= self._began_text:
+                told.setdefault(address_type, []).append(text)
         self._services, self._slices = services, slices
         # What changes nothing is never in force either, and says nothing of how long that takes.
         matters = compiled.states is not self._states
         self._states = compiled.states
         self._generation += not compiled.holds
-        if touched or ports:
+        if counts or ports:
             self._queued = self._clock()
         for family, name in IP_FAMILY.items():
-            count = sum(1 for _, old, new in touched if _type(new or old) == name)
-            # What goes carries the time of an earlier change.
-            times = [_seconds(new) for _, _, new in touched if new is not None and new.address_type == name]
-            triggers = tuple(each for each in times if each is not None and each >= self._began) if matters else ()
+            count = counts.get(name, 0)
+            times = [_seconds(text) for text in told.get(name, ())] if matters else []
+            triggers = tuple(each for each in times if each is not None and each >= self._began)
             if count or ports:
                 self._counters.add(f"{_RULES}_endpoint_changes_total", count, ip_family=name)
                 self._counters.add(f"{_RULES}_service_changes_total", ports, ip_family=name)
@@ -189,10 +197,9 @@ def _type(found: EndpointSlice | None) -> str:
     return found.address_type if found is not None else ""
 
 
-def _seconds(found: EndpointSlice) -> float | None:
-    """Give when that happened which a slice tells of, in seconds since 1970; None where it does not say."""
-    text = found.metadata.annotations.last_change
+def _seconds(text: str) -> float | None:
+    """Give a time of RFC 3339 in seconds since 1970; None where it is none."""
     try:
-        return datetime.fromisoformat(text).timestamp() if text else None
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
