@@ -14,7 +14,27 @@ from podgate.model.options import SettingsError, settings_from
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
 MEANINGS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
-    "nothing is iptables, as upstream": ("", None, {"backend": "iptables"}),
+    "nothing is iptables, as upstream, with node ports on loopback": (
+        "",
+        None,
+        {"backend": "iptables", "nodeport_addresses": "all,localhost"},
+    ),
+    "loopback in a range": (
+        "nodePortAddresses: [127.0.0.0/8, 10.0.0.0/8]",
+        "iptables",
+        {"backend": "iptables", "nodeport_addresses": "127.0.0.0/8,10.0.0.0/8,localhost"},
+    ),
+    "a range of all": (
+        "nodePortAddresses: [0.0.0.0/0]",
+        "iptables",
+        {"backend": "iptables", "nodeport_addresses": "0.0.0.0/0,localhost"},
+    ),
+    "ranges without loopback": (
+        "nodePortAddresses: [primary, 'fd00::/64', '::1/128']",
+        "iptables",
+        {"backend": "iptables", "nodeport_addresses": "primary,fd00::/64,::1/128"},
+    ),
+    "no node ports on loopback": ("iptables: {localhostNodePorts: false}", None, {"backend": "iptables"}),
     "a mode": ("mode: nftables", None, {"backend": "nftables"}),
     "a flag goes before the mode": ("mode: ipvs", "nftables", {"backend": "nftables"}),
     "fields of the chosen mode alone": (

@@ -4,11 +4,14 @@ Here: field by field. Not here: reading the file (proxy_config.py), the old prog
 Invariant: an option that the file says nothing of is not given, so that it keeps its default, or a flag's value.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from podgate.features.services.addresses import span, within
+from podgate.features.services.node import is_loopback
 from podgate.features.services.proxy_config import ProxyConfig
 from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, SECOND
+from podgate.features.services.settings import ALL, LOCALHOST
 from podgate.model.options import SettingsError
 
 NO_IPVS: Final = (
@@ -77,7 +80,20 @@ def options_in(config: ProxyConfig, backend: str | None = None) -> dict[str, Any
     for name, (option, meaning) in _BY_MODE.items():
         if f"{chosen}.{name}" in config.given:
             options[option] = meaning(config.given[f"{chosen}.{name}"])
+    if chosen == "iptables" and config["iptables.localhostNodePorts"]:
+        options |= _with_localhost(config["nodePortAddresses"] or ())
     gates: Mapping[str, Any] = config["featureGates"]
     if EXTERNAL_IPS_GATE in gates:
         options["external_ips"] = bool(gates[EXTERNAL_IPS_GATE])
     return options
+
+
+def _with_localhost(words: Sequence[str]) -> dict[str, str]:
+    """Open node ports on IPv4 loopback addresses too, if these words hold some, as kube-proxy does; none hold all."""
+    ranges = [given for word in words if (given := span(word)) is not None]
+    if words and not any(within(_LOOPBACK, (each,)) or (len(each[0]) == 4 and is_loopback(each[0])) for each in ranges):
+        return {}
+    return {"nodeport_addresses": ",".join((*(words or (ALL,)), LOCALHOST))}
+
+
+_LOOPBACK: Final = bytes((127, 0, 0, 1))
