@@ -67,6 +67,15 @@ async def test_what_was_told_last_stays_and_a_new_process_is_started(script: str
     assert found[3][1] == ""
 
 
+@in_loop
+async def test_one_that_tells_something_and_dies_again_and_again_is_started_ever_more_seldom(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    # Nothing, then each of six processes and its end: 1, 2, 4, 8 and 16 pauses of 0.05 s lie between.
+    assert len(await first(child("cat ONE; exit 1", tmp_path), 13)) == 13
+    assert loop.time() - began >= 31 * 0.05
+
+
 def test_the_child_has_ended_when_nobody_follows_any_more(tmp_path: Path) -> None:
     asyncio.run(first(child("echo $$ >pid; cat ONE; exec sleep 60", tmp_path), 2))
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()

@@ -25,6 +25,9 @@ SILENCE: Final = 60.0
 """Seconds without a line, of which one comes every few, after which the watching process is taken for dead."""
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 30.0
+_STEADY: Final = 30.0
+"""Seconds after which a watching process is taken for one that works, and not for one that dies again and again: each
+start costs half a second of processor time."""
 GRACE: Final = 2.0
 """Seconds that the watching process has to end when it is told to."""
 _QUIETLY: Final = 4
@@ -129,7 +132,7 @@ class WatchSource:
     Args:
         link: the way to it.
         silence: seconds without a line after which it is taken for dead.
-        pause: seconds before the first new attempt; each further one waits twice as long.
+        pause: seconds before the first new attempt; each further one waits twice as long, until one lasts.
     """
 
     def __init__(self, link: Link, *, silence: float = SILENCE, pause: float = FIRST_PAUSE) -> None:
@@ -141,14 +144,17 @@ class WatchSource:
         """Give at once that nothing is known, then each thing told; never ends, whatever the watching process does."""
         known: Watched | None = None
         yield snapshot_of(known)
-        pause, failures, lost = self._pause, 0, ""
+        pause, failures, lost, clock = self._pause, 0, "", asyncio.get_running_loop().time
         while True:
             try:
                 async with self._link.opened() as lines:
+                    opened = clock()
                     while True:
                         watched = await _next(lines, self._silence)
+                        if clock() - opened >= _STEADY:
+                            pause = self._pause
                         if watched is not None:
-                            known, pause, failures = watched, self._pause, 0
+                            known, failures = watched, 0
                             yield snapshot_of(known)
             except WatchLostError as error:
                 lost = str(error)
