@@ -5,9 +5,11 @@ Invariant: it ends after some seconds, whatever the other side does, and never r
 """
 
 import socket
+import time
 from typing import Final
 
 _SECONDS: Final = 3.0
+"""For a connection, and for all of an answer: whoever sends a byte now and then is not waited for."""
 _LONGEST: Final = 1 << 20
 _HEAD: Final = "Host: 169.254.169.254\r\nMetadata-Flavor: Google\r\nMetadata: true\r\nConnection: close\r\n"
 
@@ -23,10 +25,15 @@ def ask(to: tuple[str, int], path: str, *, whole: bool = False) -> bytes:
 
 def asked(connection: socket.socket, path: str, *, whole: bool = False) -> bytes:
     """Give the answer on a connection, as ``ask``. Raises OSError."""
+    until = time.monotonic() + _SECONDS
     connection.settimeout(_SECONDS)
     connection.sendall(f"GET {path} HTTP/1.1\r\n{_HEAD}\r\n".encode())
     answer = b""
-    while len(answer) < _LONGEST and (whole or b"\r\n\r\n" not in answer) and (more := connection.recv(65536)):
+    while len(answer) < _LONGEST and (whole or b"\r\n\r\n" not in answer):
+        connection.settimeout(max(0.001, until - time.monotonic()))
+        more = connection.recv(65536)
+        if not more:
+            break
         answer += more
     return answer
 
