@@ -8,7 +8,7 @@ import pytest
 from podgate.features.metadata.filter import Client
 from podgate.features.metadata.policy import METADATA_POLICY, MetadataPolicy
 from podgate.features.metadata.watched import Watched
-from podgate.features.metadata.watcher.compile import FORBIDDEN, LAST_GOOD, NO_SOURCE, UNREAD, compile_watched
+from podgate.features.metadata.watcher.compile import FORBIDDEN, KEPT, LAST_GOOD, NO_SOURCE, UNREAD, compile_watched
 from podgate.features.metadata.watcher.settings import WatchSettings
 from podgate.joints import Inputs
 from podgate.model.files import Directory, FileContent, Missing, Present
@@ -64,6 +64,11 @@ HISTORIES = {
         Moment({"x": GOOD}, ["MetadataPolicy/x /a"]),
         Moment({"x": GOOD, "y": BAD}, ["MetadataPolicy/x /a"], LAST_GOOD),
     ],
+    "one that is deleted goes, whatever is wrong with another: what it allowed was taken back": [
+        Moment({"x": GOOD, "y": GOOD}, ["MetadataPolicy/x /a", "MetadataPolicy/y /a"]),
+        Moment({"x": BAD, "y": GOOD}, ["MetadataPolicy/y /a", "MetadataPolicy/x /a"], LAST_GOOD),
+        Moment({"x": BAD}, ["MetadataPolicy/x /a"], LAST_GOOD),
+    ],
     "none goes away while something cannot be read, as it may be in there": [
         Moment({"x": GOOD}, ["MetadataPolicy/x /a"]),
         Moment({}, ["MetadataPolicy/x /a"], LAST_GOOD, (UNREAD_FILE,)),
@@ -101,6 +106,12 @@ def test_what_is_in_force(history: list[Moment]) -> None:
         assert (found, watched.why, watched.strictest) == (moment.in_force, moment.why, moment.why == UNREAD)
         assert compiled.degraded == moment.why
         assert bool(compiled.problems) is bool(moment.why)
+
+
+@pytest.mark.parametrize("kept", [b"", b'[{"na', b'[{"name": "x", "spec": {"colour": "red"}}]'])
+def test_what_was_kept_and_cannot_be_read_counts_for_nothing(kept: bytes) -> None:
+    compiled = compile_watched(WatchSettings(), inputs(Moment({"x": BAD}, []), {KEPT: kept}))
+    assert (compiled.states.told.value.strictest, compiled.degraded, compiled.keep) == (True, UNREAD, {})
 
 
 def absent(pods: Absent, policies: Absent | Listed[Any]) -> Watched:

@@ -3,7 +3,8 @@
 Here: which policies are in force, and since when nothing better is known. Not here: reading them (metadata's
 compile.py), the profile and its switches, which are the proxy's own options.
 Invariant: until everything could be read once, everybody gets the strictest rules; after that, while anything cannot be
-read, no policy that is in force goes away.
+read, no policy that is in force goes away. One that is known to be deleted goes, whatever is wrong with others: what it
+allowed was taken back.
 """
 
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ import msgspec
 
 from podgate.features.metadata.compile import has_unread, is_forbidden, known_clients, known_ranges, policies_of
 from podgate.features.metadata.filter import NamedPolicy
+from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.watched import Watched
 from podgate.features.metadata.watcher.settings import WatchSettings
 from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import Frozen
 from podgate.model.kinds.pods import POD
-from podgate.model.problems import problems_by_object
+from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Absent
 from podgate.targets.cell.state import State as Told
 
@@ -44,9 +46,10 @@ class States(Frozen, frozen=True):
 def compile_watched(settings: WatchSettings, inputs: Inputs) -> Compiled[States]:
     """Compile the newest inputs."""
     policies, problems = policies_of(settings.policy_path, inputs)
-    why = _why(inputs, broken=bool(problems))
+    kept = _kept(inputs)
+    why = _why(inputs, broken=bool(problems), kept=kept is not None)
     if why == LAST_GOOD:
-        policies += _missing(policies, inputs.kept[KEPT])
+        policies += _missing(inputs, policies, problems, kept or [])
     name = settings.node_name or inputs.machine.node_name
     clients = known_clients(inputs, name, policies)
     watched = Watched(
@@ -61,21 +64,35 @@ def compile_watched(settings: WatchSettings, inputs: Inputs) -> Compiled[States]
     return Compiled(States(Told(watched, shown(watched))), found, keep=keep, degraded=why)
 
 
-def _why(inputs: Inputs, *, broken: bool) -> str:
+def _why(inputs: Inputs, *, broken: bool, kept: bool) -> str:
     """Say why what is in force is not what users wrote; empty when it is."""
     if is_forbidden(inputs):
         return FORBIDDEN
     if _has_no_source(inputs):
         return NO_SOURCE
     if broken or has_unread(inputs):
-        return LAST_GOOD if KEPT in inputs.kept else UNREAD
+        return LAST_GOOD if kept else UNREAD
     return ""
 
 
-def _missing(policies: Sequence[NamedPolicy], kept: bytes) -> list[NamedPolicy]:
-    """Give what was in force and is not among the policies now: it may be what cannot be read."""
+def _kept(inputs: Inputs) -> list[NamedPolicy] | None:
+    """Give what was in force; None where nothing was, or where it cannot be read, as what another version wrote."""
+    try:
+        return msgspec.json.decode(inputs.kept[KEPT], type=list[NamedPolicy]) if KEPT in inputs.kept else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _missing(
+    inputs: Inputs, policies: Sequence[NamedPolicy], problems: Sequence[Problem], kept: Sequence[NamedPolicy]
+) -> list[NamedPolicy]:
+    """Give what was in force and may be what is broken; all of it while a file or folder cannot be read or used."""
     names = {policy.name for policy in policies}
-    return [policy for policy in msgspec.json.decode(kept, type=list[NamedPolicy]) if policy.name not in names]
+    missing = [policy for policy in kept if policy.name not in names]
+    if has_unread(inputs) or any(problem.ref.kind != METADATA_POLICY.kind for problem in problems):
+        return missing
+    broken = {str(problem.ref) for problem in problems}
+    return [policy for policy in missing if policy.name in broken]
 
 
 def _has_no_source(inputs: Inputs) -> bool:
