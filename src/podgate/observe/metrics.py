@@ -25,7 +25,13 @@ Labels = tuple[tuple[str, str], ...]
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
-_OLDER: Final = frozenset({"request_count", "kubeproxy_sync_proxy_rules_no_local_endpoints_total"})
+_OLDER: Final = frozenset(
+    {
+        "request_count",
+        "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
+        "kubeproxy_sync_proxy_rules_iptables_total",
+    }
+)
 """Names that other programs chose against the convention, and dashboards know: of metadata-proxy and kube-proxy."""
 
 _KINDS: Final = ("counter", "gauge", "histogram")

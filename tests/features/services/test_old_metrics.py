@@ -1,10 +1,11 @@
 """kube-proxy's metrics by their names, from our own and from what is in force."""
 
 from podgate.features.services.intent import FamilyIntent, Intent, ServicePort
-from podgate.features.services.old_metrics import WithoutLocal, failures
+from podgate.features.services.old_metrics import IptablesRules, WithoutLocal, failures
 from podgate.model.frozen import ObjectRef
 from podgate.model.table import Table
 from podgate.observe.metrics import Measured
+from podgate.targets.iptables.state import State as IptablesState
 
 
 def passes(step: str, count: float, result: str = "failure") -> Measured:
@@ -53,3 +54,12 @@ def test_a_service_counts_whose_policy_finds_no_endpoint_here_while_there_are_so
         intent = Intent(FamilyIntent("ip", ports=Table.of({ObjectRef("Service", "web", "shop"): ports})))
         found = [each.value for each in count(intent) if ("ip_family", "IPv4") in each.labels]
         assert tuple(found) == expected, name
+
+
+def test_rules_of_iptables_are_counted_by_family_and_table() -> None:
+    count = IptablesRules()
+    chains = Table.of({"KUBE-SVC-A": ("-j KUBE-SEP-A", "-j KUBE-SEP-B"), "KUBE-SEP-A": ("-j DNAT",), "KUBE-EMPTY": ()})
+    for named, total in ((chains, 3), (chains.updated({"KUBE-SVC-A": ("-j KUBE-SEP-A",)}), 2), (Table(), 0)):
+        (found,) = count({"step": IptablesState("ip6", "nft", table="nat", named=named)})
+        assert found.name == "kubeproxy_sync_proxy_rules_iptables_total"
+        assert (found.value, dict(found.labels)) == (total, {"ip_family": "IPv6", "table": "nat"})

@@ -7,6 +7,7 @@ Invariant: a name that stands here means what it means in kube-proxy; what canno
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Final
 
 from podgate.features.services.intent import FAMILIES, Intent, ServicePort
@@ -14,6 +15,7 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.machine import Family
 from podgate.model.table import Table, counted
 from podgate.observe.metrics import Distribution, Measured, Reading
+from podgate.targets.iptables.state import State as IptablesState
 
 IP_FAMILY: Final[Mapping[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}
 """The families as kube-proxy's label and EndpointSlices call them."""
@@ -64,6 +66,31 @@ class WithoutLocal:
                     (("ip_family", IP_FAMILY[family]), ("traffic_policy", policy)),
                     help="Services with endpoints, but none on this node, where a policy Local asks for one.",
                 )
+
+
+class IptablesRules:
+    """Counts the rules of iptables that are ours, by table."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, counted[str, str, tuple[str, ...]]] = {}
+
+    def __call__(self, held: Mapping[str, IptablesState]) -> Iterator[Measured]:
+        """Give the counts of some tables by name; only chains that changed since the last call are looked at."""
+        for name, state in held.items():
+            counts = self._counts.setdefault(name, counted(_each_rule))(state.named)
+            yield Measured(
+                "kubeproxy_sync_proxy_rules_iptables_total",
+                counts.get(_RULE, 0) + len(state.placed),
+                (("ip_family", IP_FAMILY[state.family]), ("table", state.table)),
+                help="Rules of iptables that are ours.",
+            )
+
+
+_RULE: Final = "rule"
+
+
+def _each_rule(_chain: str, rules: tuple[str, ...]) -> Iterable[str]:
+    return repeat(_RULE, len(rules))
 
 
 def _without_local(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> frozenset[str]:

@@ -80,6 +80,9 @@ class Progress:
 
     Args:
         clock: gives seconds since 1970.
+
+    Attributes:
+        states: what was compiled last; None before.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -88,7 +91,7 @@ class Progress:
         # The API writes times in UTC, so that earlier ones are known without reading them: a start meets thousands.
         self._began_text = datetime.fromtimestamp(self._began, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         self._generation = 0
-        self._states: Any = None
+        self.states: Any = None
         self._services: Table[ObjectRef, Service] = Table()
         self._slices: Table[ObjectRef, EndpointSlice] = Table()
         self._committed: dict[Family, float] = {}
@@ -136,8 +139,8 @@ class Progress:
                 told.setdefault(address_type, []).append(text)
         self._services, self._slices = services, slices
         # What changes nothing is never in force either, and says nothing of how long that takes.
-        matters = compiled.states is not self._states
-        self._states = compiled.states
+        matters = compiled.states is not self.states
+        self.states = compiled.states
         self._generation += not compiled.holds
         if counts or ports:
             self._queued = self._clock()

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from podgate.features.services.addresses import address_text
+from podgate.features.services.backends import States
 from podgate.features.services.health import JSON, is_healthy, proxy_page, service_page
 from podgate.features.services.intent import FAMILIES, HealthCheck, Intent
-from podgate.features.services.old_metrics import WithoutLocal, failures
+from podgate.features.services.old_metrics import IptablesRules, WithoutLocal, failures
 from podgate.features.services.server.progress import Progress
 from podgate.features.services.settings import Settings
 from podgate.joints import Served
@@ -36,7 +37,7 @@ class Serving:
         self._settings = settings
         self.cell = Cell()
         self.progress = Progress()
-        self._without_local = WithoutLocal()
+        self._without_local, self._iptables = WithoutLocal(), IptablesRules()
         self.served: Served | None = None
         text = "Answers of a health page."
         self._counters = Counters(
@@ -89,7 +90,12 @@ class Serving:
     def _metrics(self) -> Answer:
         served = self.served
         ours = tuple(served.readings()) if served else ()
-        of_rules = (*failures(ours, self._settings.backend), *self._without_local(self.cell.value or Intent()))
+        states: States | None = self.progress.states
+        of_rules = (
+            *failures(ours, self._settings.backend),
+            *self._without_local(self.cell.value or Intent()),
+            *self._iptables(states.iptables if states else {}),
+        )
         return 200, CONTENT_TYPE, exposition((*ours, *of_rules, *self.progress.readings(), *self._counters.samples()))
 
     def _mode(self) -> Answer:
