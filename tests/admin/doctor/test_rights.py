@@ -14,6 +14,7 @@ from podgate.features.masquerade.feature import FEATURE as MASQUERADE
 from podgate.features.masquerade.policy import MASQUERADE_POLICY
 from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.watcher.feature import FEATURE as WATCHER
+from podgate.features.services.feature import FEATURE as SERVICES
 from podgate.model.kinds.pods import POD
 from podgate.model.snapshot import Watch
 
@@ -50,6 +51,12 @@ def test_metadatas_rights_are_those_of_its_manifests() -> None:
         METADATA_POLICY, "kube-system", "podgate-metadata-watch"
     )
     assert needs == given_by("metadata/per-pod")
+
+
+def test_services_rights_are_those_of_its_manifests() -> None:
+    role = Role(SERVICES, "services", "run", True, "")
+    needs = reads(role.watches(settings_of(role, None))) | tells(None, "kube-system", "podgate-services")
+    assert needs == given_by("services")
 
 
 def test_settings_that_cannot_be_used_are_the_defaults() -> None:
