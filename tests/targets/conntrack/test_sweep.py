@@ -26,7 +26,9 @@ def test_what_is_named_goes_from_the_first_commit_on() -> None:
             (destination, port) == (ip_address(EXT[4]).packed, ECHO_PORT) and answerer == destination
         )
 
-    sweep: UdpSweep[str] = UdpSweep("ip", judge)
+    told: list[int] = []
+    quiet: UdpSweep[str] = UdpSweep("ip", judge)
+    sweep = quiet.telling(lambda _seconds, count: told.append(count))
     assert sweep.from_start
 
     def protocols() -> list[str]:
@@ -41,6 +43,7 @@ def test_what_is_named_goes_from_the_first_commit_on() -> None:
         assert protocols() == ["tcp", "udp"]
         assert lab.node.run_async(lambda: sweep.follow(None, "first")) == "1 stale UDP flow deleted"
         assert protocols() == ["tcp"]
+    assert told == [1], "where nothing is concerned nothing is swept"
     assert asked == [("a", "nothing changed"), (None, "first")]
     assert socket.inet_aton(NODE[4]) in owns[0]
     assert socket.inet_aton(POD[4]) not in owns[0]

@@ -5,13 +5,15 @@ from typing import Any
 
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.server.progress import WAITING, Progress
-from podgate.joints import Compiled, Inputs
+from podgate.joints import Compiled, Inputs, Step
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE, EndpointSlice, SliceAnnotations, SliceMeta
 from podgate.model.kinds.services import SERVICE, Service, ServiceMeta
 from podgate.model.snapshot import Listed, Snapshot
 from podgate.model.table import Table
 from podgate.observe.metrics import Distribution
+from podgate.targets.conntrack.sweep import UdpSweep
+from tests.support.fake_target import FakeTarget
 
 START = 1_000_000.0  # 1970-01-12T13:46:40Z
 RULES = "kubeproxy_sync_proxy_rules"
@@ -134,6 +136,20 @@ def test_a_pass_that_read_everything_is_a_full_one() -> None:
     told.commit(1, seconds=0.002)
     names = (f"{RULES}_duration_seconds", "kubeproxy_sync_full_proxy_rules_duration_seconds")
     assert [told.count(name) for name in (*names, "kubeproxy_sync_partial_proxy_rules_duration_seconds")] == [3, 1, 2]
+
+
+def test_the_step_after_which_a_family_is_in_force_is_watched_and_no_other() -> None:
+    told = Told()
+    sweep: UdpSweep[Any] = UdpSweep("ip", lambda _before, _after, _own: None)
+    steps: list[Step[Any, Any, Any]] = [
+        Step(name, FakeTarget(), lambda states: states, {}, followers=(sweep,)) for name in ("nat", "filter")
+    ]
+    first, last = told.progress.watching(steps, {"filter": "ip6"})
+    assert first is steps[0]
+    last.committed(1, 0.5, True)
+    assert told.count(f"{RULES}_duration_seconds", "IPv6") == 1
+    assert [type(each) for each in last.followers] == [UdpSweep]
+    assert last.followers != steps[1].followers, "it tells of its sweeps"
 
 
 def test_sweeps_of_flows_are_counted() -> None:
