@@ -120,6 +120,15 @@ def absent(pods: Absent, policies: Absent | Listed[Any]) -> Watched:
     return watched
 
 
+@pytest.mark.parametrize("why", ["forbidden", "no source"])
+def test_what_must_not_be_read_any_more_denies_what_it_denied(why: Any) -> None:
+    known = inputs(Moment({"x": GOOD}, []), {})
+    kept = compile_watched(WatchSettings(), known).keep
+    gone: dict[str, Any] = {POD.kind: Absent(why), METADATA_POLICY.kind: Absent(why)}
+    watched: Watched = compile_watched(WatchSettings(), Inputs(Snapshot(gone), kept=kept)).states.told.value
+    assert ([policy.name for policy in watched.policies], watched.strictest) == (["MetadataPolicy/x"], True)
+
+
 def test_what_must_not_or_cannot_be_read_makes_the_rules_the_strictest() -> None:
     nowhere, forbidden, unknown = Absent("no source"), Absent("forbidden"), Absent("not installed")
     nothing: Listed[Any] = Listed(Table())

@@ -48,7 +48,7 @@ def compile_watched(settings: WatchSettings, inputs: Inputs) -> Compiled[States]
     policies, problems = policies_of(settings.policy_path, inputs)
     kept = _kept(inputs)
     why = _why(inputs, broken=bool(problems), kept=kept is not None)
-    if why == LAST_GOOD:
+    if why:
         policies += _missing(inputs, policies, problems, kept or [])
     name = settings.node_name or inputs.machine.node_name
     clients = known_clients(inputs, name, policies)
@@ -86,10 +86,11 @@ def _kept(inputs: Inputs) -> list[NamedPolicy] | None:
 def _missing(
     inputs: Inputs, policies: Sequence[NamedPolicy], problems: Sequence[Problem], kept: Sequence[NamedPolicy]
 ) -> list[NamedPolicy]:
-    """Give what was in force and may be what is broken; all of it while a file or folder cannot be read or used."""
+    """Give what was in force and may be what is broken; all of it while anything cannot be read."""
     names = {policy.name for policy in policies}
     missing = [policy for policy in kept if policy.name not in names]
-    if has_unread(inputs) or any(problem.ref.kind != METADATA_POLICY.kind for problem in problems):
+    others = any(problem.ref.kind != METADATA_POLICY.kind for problem in problems)
+    if others or has_unread(inputs) or is_forbidden(inputs) or _has_no_source(inputs):
         return missing
     broken = {str(problem.ref) for problem in problems}
     return [policy for policy in missing if policy.name in broken]
