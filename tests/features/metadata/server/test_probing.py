@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from podgate.features.metadata.server import probing
-from podgate.features.metadata.server.probing import ask, status_of
+from podgate.features.metadata.server.probing import ask
 
 
 def test_who_sends_a_byte_now_and_then_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,11 +29,3 @@ def test_who_sends_a_byte_now_and_then_is_not_waited_for(monkeypatch: pytest.Mon
         assert ask(server.getsockname(), "/") == b""
         dripping.join()
     assert over.is_set()
-
-
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [(b"HTTP/1.1 403 Forbidden\r\n", "403"), (b"HTTP/1.1", ""), (b"SSH-2.0-x\r\n", ""), (b"", "")],
-)
-def test_the_status_of_an_answer(answer: bytes, status: str) -> None:
-    assert status_of(answer) == status
