@@ -1,7 +1,8 @@
 """Options: how a feature's frozen settings become flags and file keys.
 
-Here: the annotation that a settings field carries, the specs read off a settings class, and the checked way from a
-mapping to settings. Not here: argparse and printing (cli.py), and the options of any feature.
+Here: the annotation that a settings field carries, those that several features share, the specs read off a settings
+class, and the checked way from a mapping to settings. Not here: argparse and printing (cli.py), and the options of any
+one feature.
 Invariant: flags, help and file keys come from the fields alone, so an option exists exactly once.
 """
 
@@ -34,24 +35,54 @@ class Option(Frozen, frozen=True):
     many: bool = False
 
 
-_LOOKING: Final = ("run", "render", "plan", "explain", "check")
+DECIDING: Final = ("run", "render", "plan", "explain", "check")
+"""The verbs that look at the inputs: all but clean."""
+
+SOURCE: Final = Option(
+    "read Kubernetes objects from this folder or file; without it --kubeconfig, $PODGATE_SOURCE, none",
+    metavar="DIR|FILE",
+    verbs=DECIDING,
+)
+"""For the field ``source: str | None`` of a feature that can do without objects."""
 
 KUBECONFIG: Final = Option(
     "read Kubernetes objects from the API that this kubeconfig names; inside a Pod its own account serves too",
     metavar="FILE",
-    verbs=_LOOKING,
+    verbs=DECIDING,
 )
 """For the field ``kubeconfig: str | None`` of every feature that reads objects."""
 
-CONTEXT: Final = Option("the context in the kubeconfig; without it the current one", metavar="NAME", verbs=_LOOKING)
+CONTEXT: Final = Option("the context in the kubeconfig; without it the current one", metavar="NAME", verbs=DECIDING)
 """For the field ``context: str | None`` beside it."""
+
+NODE_NAME: Final = Option("this node's name; without it $NODE_NAME, else the host name", metavar="N", verbs=DECIDING)
+"""For the field ``node_name: str | None``."""
+
+METRICS_ADDR: Final = Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT", verbs=("run",))
+"""For the field ``metrics_addr: str`` where health has an address of its own."""
+
+ALL_PAGES_ADDR: Final = Option(
+    "where /metrics, /healthz and /readyz are served; empty for nowhere", metavar="ADDR:PORT", verbs=("run",)
+)
+"""For the field ``metrics_addr: str`` where it has not."""
+
+ONCE: Final = Option("write the rules once, then exit", verbs=("run",))
+"""For the field ``once: bool``."""
+
+CLEAN_ON_EXIT: Final = Option("remove the rules when stopped; without it they stay and keep working", verbs=("run",))
+"""For the field ``clean_on_exit: bool``."""
+
+
+def empty_mistakes(given: Mapping[str, str | None]) -> Iterator[str]:
+    """Give the flags, by their names, whose value is an empty text; None is a flag that was left out."""
+    for flag, value in given.items():
+        if value == "":
+            yield f"{flag} is empty: give a value, or leave the flag out"
 
 
 def kube_mistakes(kubeconfig: str | None, context: str | None) -> Iterator[str]:
     """Give what is wrong with these two options."""
-    for flag, value in (("--kubeconfig", kubeconfig), ("--context", context)):
-        if value == "":
-            yield f"{flag} is empty: give a value, or leave the flag out"
+    yield from empty_mistakes({"--kubeconfig": kubeconfig, "--context": context})
     if context and not kubeconfig:
         yield f"--context {context}: it names a context in a kubeconfig: give --kubeconfig too"
 

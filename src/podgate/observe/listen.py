@@ -5,6 +5,7 @@ Invariant: what is read and shown again is read as the same value; a name is nev
 """
 
 import ipaddress
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -53,6 +54,15 @@ def parse_listen(text: str) -> Listen:
     if not (port.isascii() and port.isdigit() and int(port[:6]) < 65536 and len(port) <= 5):
         raise ValueError(f"{text!r}: {port!r} is not a port; use a number from 0 to 65535")
     return Listen(host, int(port))
+
+
+def listen_mistakes(given: Mapping[str, str]) -> Iterator[str]:
+    """Give what is wrong with the addresses of flags, by the flags' names; an empty one is none, and no mistake."""
+    for flag, text in given.items():
+        try:
+            parse_listen(text or "0")
+        except ValueError as error:
+            yield f"{flag} {error}"
 
 
 def _address(text: str, host: str, version: int) -> str:

@@ -10,12 +10,21 @@ from typing import Annotated, Final, Literal
 from podgate.features.masquerade.ports import NotPorts, Ports, read_ports
 from podgate.features.masquerade.to_iptables import CHAIN
 from podgate.model.frozen import Frozen
-from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
-from podgate.observe.listen import parse_listen
+from podgate.model.options import (
+    CLEAN_ON_EXIT,
+    CONTEXT,
+    DECIDING,
+    KUBECONFIG,
+    METRICS_ADDR,
+    NODE_NAME,
+    ONCE,
+    SOURCE,
+    Option,
+    empty_mistakes,
+    kube_mistakes,
+)
+from podgate.observe.listen import listen_mistakes
 from podgate.targets.iptables.state import chain_name_mistake
-
-_DECIDING: Final = ("run", "render", "plan", "explain", "check")
-"""The verbs that look at the inputs: all but clean."""
 
 DEFAULT_CONFIG: Final = "/etc/config/ip-masq-agent"
 """Where ip-masq-agent's manifests mount the ConfigMap."""
@@ -30,7 +39,7 @@ class Settings(Frozen, frozen=True):
             f"configuration: a file, or a directory whose ip-masq* files are merged; without it {DEFAULT_CONFIG}, "
             "else the ConfigMap kube-system/ip-masq-agent of the source",
             metavar="PATH",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = None
     backend: Annotated[
@@ -38,26 +47,14 @@ class Settings(Frozen, frozen=True):
         Option(
             "what the rules are written to; iptables: by the program that this node's kubelet uses, as its hint chains "
             "say; auto: the same where there is a hint, else nftables; the rules of all others are taken away",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = "nftables"
-    source: Annotated[
-        str | None,
-        Option(
-            "read Kubernetes objects from this folder or file; without it --kubeconfig, $PODGATE_SOURCE, none",
-            metavar="DIR|FILE",
-            verbs=_DECIDING,
-        ),
-    ] = None
+    source: Annotated[str | None, SOURCE] = None
     kubeconfig: Annotated[str | None, KUBECONFIG] = None
     context: Annotated[str | None, CONTEXT] = None
-    node_name: Annotated[
-        str | None,
-        Option("this node's name; without it $NODE_NAME, else the host name", metavar="N", verbs=_DECIDING),
-    ] = None
-    metrics_addr: Annotated[
-        str, Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT", verbs=("run",))
-    ] = "127.0.0.1:10350"
+    node_name: Annotated[str | None, NODE_NAME] = None
+    metrics_addr: Annotated[str, METRICS_ADDR] = "127.0.0.1:10350"
     health_addr: Annotated[
         str,
         Option(
@@ -66,10 +63,8 @@ class Settings(Frozen, frozen=True):
             verbs=("run",),
         ),
     ] = ""
-    once: Annotated[bool, Option("write the rules once, then exit", verbs=("run",))] = False
-    clean_on_exit: Annotated[
-        bool, Option("remove the rules when stopped; without it they stay and keep working", verbs=("run",))
-    ] = False
+    once: Annotated[bool, ONCE] = False
+    clean_on_exit: Annotated[bool, CLEAN_ON_EXIT] = False
     state_dir: Annotated[
         str,
         Option(
@@ -80,7 +75,7 @@ class Settings(Frozen, frozen=True):
     ] = "/var/lib/podgate/masquerade"
     nomasq_all_reserved_ranges: Annotated[
         bool,
-        Option("widen the built-in default list from the 3 private ranges to all 11 reserved ranges", verbs=_DECIDING),
+        Option("widen the built-in default list from the 3 private ranges to all 11 reserved ranges", verbs=DECIDING),
     ] = False
     random_fully: Annotated[
         bool,
@@ -94,26 +89,26 @@ class Settings(Frozen, frozen=True):
         Option(
             "source ports of translated TCP, UDP and SCTP connections, as 1024-29999,32768-65535; empty for any",
             metavar="RANGES",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = ""
     enable_ipv6: Annotated[
         bool,
         Option(
-            "masquerade IPv6 too; the cluster's ranges, fc00::/7 and fe80::/10 keep the Pod's address", verbs=_DECIDING
+            "masquerade IPv6 too; the cluster's ranges, fc00::/7 and fe80::/10 keep the Pod's address", verbs=DECIDING
         ),
     ] = False
 
     masq_chain: Annotated[
         str,
-        Option("the chain that iptables rules are in; an earlier one is removed", metavar="NAME", verbs=_DECIDING),
+        Option("the chain that iptables rules are in; an earlier one is removed", metavar="NAME", verbs=DECIDING),
     ] = CHAIN
     rules: Annotated[
         Literal["podgate", "ip-masq-agent"],
         Option(
             "whose rules iptables gets: podgate's, or ip-masq-agent's and no others, which know no policies and "
             "masquerade IPv6 between Pods until a list says otherwise",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = "podgate"
     cut_tcp: Annotated[
@@ -140,14 +135,8 @@ class Settings(Frozen, frozen=True):
 
     def mistakes(self) -> Iterator[str]:
         """Give what the types cannot say: addresses that are none, empty paths."""
-        for flag, address in (("--metrics-addr", self.metrics_addr), ("--health-addr", self.health_addr)):
-            try:
-                parse_listen(address or "0")
-            except ValueError as error:
-                yield f"{flag} {error}"
-        for flag, path in (("--config", self.config), ("--source", self.source), ("--node-name", self.node_name)):
-            if path == "":
-                yield f"{flag} is empty: give a value, or leave the flag out"
+        yield from listen_mistakes({"--metrics-addr": self.metrics_addr, "--health-addr": self.health_addr})
+        yield from empty_mistakes({"--config": self.config, "--source": self.source, "--node-name": self.node_name})
         yield from kube_mistakes(self.kubeconfig, self.context)
         mistake = chain_name_mistake(self.masq_chain)
         if mistake:

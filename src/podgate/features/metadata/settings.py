@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from podgate.features.metadata.profiles import GCE, PROFILES, V0112, Profile, Switch
 from podgate.model.frozen import Frozen
-from podgate.model.options import CONTEXT, KUBECONFIG, Option, did_you_mean, kube_mistakes
+from podgate.model.options import CONTEXT, DECIDING, KUBECONFIG, Option, did_you_mean, empty_mistakes, kube_mistakes
 
 LOCAL_ADDRESS: Final = "169.254.169.252"
 """Where redirected packets arrive: an address on lo, of scope host."""
@@ -19,7 +19,6 @@ SOCKET_PATH: Final = "write an absolute path of at most 107 bytes"
 BUILT_IN: Final = "builtin:"
 _REACHED: Final = (IPv4Address(LOCAL_ADDRESS), IPv4Address("0.0.0.0"), IPv6Address("::"))  # noqa: S104 - compared only
 _IN_DEVICE: Final = str.maketrans(dict.fromkeys("-_.@", "x"))
-_LOOK: Final = ("run", "render", "plan", "explain", "check")
 
 Choice = Literal["allow", "deny"]
 
@@ -29,7 +28,9 @@ class Settings(Frozen, frozen=True):
 
     addr: Annotated[
         str,
-        Option("where the proxy listens; 8080 is redirected to the port before it", metavar="ADDR:PORT", verbs=_LOOK),
+        Option(
+            "where the proxy listens; 8080 is redirected to the port before it", metavar="ADDR:PORT", verbs=DECIDING
+        ),
     ] = f"{LOCAL_ADDRESS}:988"
     metrics_addr: Annotated[
         str, Option("where metrics are served, on any path; empty for nowhere", metavar="ADDR:PORT", verbs=("run",))
@@ -71,7 +72,7 @@ class Settings(Frozen, frozen=True):
     ] = ""
     source: Annotated[
         str | None,
-        Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE", verbs=_LOOK),
+        Option("read Kubernetes objects from this folder or file", metavar="DIR|FILE", verbs=DECIDING),
     ] = None
     kubeconfig: Annotated[str | None, KUBECONFIG] = None
     context: Annotated[str | None, CONTEXT] = None
@@ -195,9 +196,7 @@ class Settings(Frozen, frozen=True):
                 yield f'--host "{name}": write a name as in a Host header, without a port'
         if self.policy is not None and self.policy.startswith(BUILT_IN):
             yield from self._bad_built_in(self.policy.removeprefix(BUILT_IN))
-        for flag, given in (("--policy", self.policy), ("--source", self.source), ("--node-name", self.node_name)):
-            if given == "":
-                yield f"{flag} is empty: give a value, or leave the flag out"
+        yield from empty_mistakes({"--policy": self.policy, "--source": self.source, "--node-name": self.node_name})
         yield from kube_mistakes(self.kubeconfig, self.context)
         if self.watch_socket is not None:
             yield from self._bad_watch(self.watch_socket)

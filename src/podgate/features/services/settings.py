@@ -11,11 +11,20 @@ from typing import Annotated, Final, Literal
 from podgate.features.services.addresses import Span, family_of, span
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
-from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
-from podgate.observe.listen import parse_listen
-
-_DECIDING: Final = ("run", "render", "plan", "explain", "check")
-"""The verbs that look at the inputs: all but clean."""
+from podgate.model.options import (
+    CLEAN_ON_EXIT,
+    CONTEXT,
+    DECIDING,
+    KUBECONFIG,
+    METRICS_ADDR,
+    NODE_NAME,
+    ONCE,
+    SOURCE,
+    Option,
+    empty_mistakes,
+    kube_mistakes,
+)
+from podgate.observe.listen import listen_mistakes
 
 _SETTING: Final = ("run", "plan")
 """The verbs that look at parameters of the kernel."""
@@ -30,23 +39,13 @@ DetectLocal = Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNa
 class Settings(Frozen, frozen=True):
     """How this node forwards Services."""
 
-    backend: Annotated[Literal["nftables", "iptables"], Option("what the rules are written to", verbs=_DECIDING)] = (
+    backend: Annotated[Literal["nftables", "iptables"], Option("what the rules are written to", verbs=DECIDING)] = (
         "nftables"
     )
-    source: Annotated[
-        str | None,
-        Option(
-            "read Kubernetes objects from this folder or file; without it --kubeconfig, $PODGATE_SOURCE, none",
-            metavar="DIR|FILE",
-            verbs=_DECIDING,
-        ),
-    ] = None
+    source: Annotated[str | None, SOURCE] = None
     kubeconfig: Annotated[str | None, KUBECONFIG] = None
     context: Annotated[str | None, CONTEXT] = None
-    node_name: Annotated[
-        str | None,
-        Option("this node's name; without it $NODE_NAME, else the host name", metavar="N", verbs=_DECIDING),
-    ] = None
+    node_name: Annotated[str | None, NODE_NAME] = None
     service_proxy_name: Annotated[
         str,
         Option(
@@ -57,25 +56,25 @@ class Settings(Frozen, frozen=True):
     ] = ""
     detect_local_mode: Annotated[
         DetectLocal,
-        Option("how Pods' traffic is told from other traffic: by source range, or by interface", verbs=_DECIDING),
+        Option("how Pods' traffic is told from other traffic: by source range, or by interface", verbs=DECIDING),
     ] = "ClusterCIDR"
     cluster_cidr: Annotated[
         str,
         Option(
             "the ranges of all Pods, one per family at most, for ClusterCIDR; empty: nothing tells Pods apart",
             metavar="CIDR,…",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = ""
     pod_bridge_interface: Annotated[
-        str, Option("the bridge that Pods' traffic comes from, for BridgeInterface", metavar="NAME", verbs=_DECIDING)
+        str, Option("the bridge that Pods' traffic comes from, for BridgeInterface", metavar="NAME", verbs=DECIDING)
     ] = ""
     pod_interface_name_prefix: Annotated[
         str,
         Option(
             "how names of interfaces begin that Pods' traffic comes from, for InterfaceNamePrefix",
             metavar="PREFIX",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = ""
     nodeport_addresses: Annotated[
@@ -84,25 +83,23 @@ class Settings(Frozen, frozen=True):
             "where node ports are open: primary (the first address of each family in this node's Node), all, "
             "localhost, ranges, in any mix; empty: primary with nftables, all with iptables",
             metavar="WORD|CIDR,…",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = ""
     masquerade_all: Annotated[
-        bool, Option("give Pods' traffic to cluster IPs this node's address too", verbs=_DECIDING)
+        bool, Option("give Pods' traffic to cluster IPs this node's address too", verbs=DECIDING)
     ] = False
     masquerade_bit: Annotated[
-        int, Option("the bit of the packet mark that says masquerade, 0 to 31", metavar="N", verbs=_DECIDING)
+        int, Option("the bit of the packet mark that says masquerade, 0 to 31", metavar="N", verbs=DECIDING)
     ] = 14
     external_ips: Annotated[
         bool,
         Option(
             "use spec.externalIPs, which let whoever may write a Service take over any address (CVE-2020-8554)",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = True
-    metrics_addr: Annotated[
-        str, Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT", verbs=("run",))
-    ] = "127.0.0.1:10249"
+    metrics_addr: Annotated[str, METRICS_ADDR] = "127.0.0.1:10249"
     health_addr: Annotated[
         str,
         Option(
@@ -124,7 +121,7 @@ class Settings(Frozen, frozen=True):
         Option(
             "a KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1), read at the start; flags go before it",
             metavar="FILE",
-            verbs=_DECIDING,
+            verbs=DECIDING,
         ),
     ] = None
     conntrack_max_per_core: Annotated[
@@ -153,10 +150,8 @@ class Settings(Frozen, frozen=True):
         int | None,
         Option("how much rather the kernel ends this process than others, -1000 to 1000", metavar="N", verbs=("run",)),
     ] = None
-    once: Annotated[bool, Option("write the rules once, then exit", verbs=("run",))] = False
-    clean_on_exit: Annotated[
-        bool, Option("remove the rules when stopped; without it they stay and keep working", verbs=("run",))
-    ] = False
+    once: Annotated[bool, ONCE] = False
+    clean_on_exit: Annotated[bool, CLEAN_ON_EXIT] = False
     state_dir: Annotated[
         str,
         Option("where is kept what the next start needs", metavar="DIR", verbs=("run", "plan", "clean")),
@@ -174,14 +169,8 @@ class Settings(Frozen, frozen=True):
 
     def mistakes(self) -> Iterator[str]:
         """Give what the types cannot say."""
-        for flag, address in (("--metrics-addr", self.metrics_addr), ("--health-addr", self.health_addr)):
-            try:
-                parse_listen(address or "0")
-            except ValueError as error:
-                yield f"{flag} {error}"
-        for flag, given in (("--source", self.source), ("--node-name", self.node_name)):
-            if given == "":
-                yield f"{flag} is empty: give a value, or leave the flag out"
+        yield from listen_mistakes({"--metrics-addr": self.metrics_addr, "--health-addr": self.health_addr})
+        yield from empty_mistakes({"--source": self.source, "--node-name": self.node_name})
         yield from kube_mistakes(self.kubeconfig, self.context)
         yield from self._bad_local()
         for word in _listed(self.nodeport_addresses):

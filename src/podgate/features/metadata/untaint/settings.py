@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from podgate.model.frozen import Frozen
-from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
-from podgate.observe.listen import parse_listen
+from podgate.model.options import ALL_PAGES_ADDR, CONTEXT, KUBECONFIG, Option, empty_mistakes, kube_mistakes
+from podgate.observe.listen import listen_mistakes
 
 
 class UntaintSettings(Frozen, frozen=True):
@@ -20,9 +20,7 @@ class UntaintSettings(Frozen, frozen=True):
     taint: Annotated[str, Option("the key of the taint", metavar="KEY")] = "podgate.dev/metadata-not-ready"
     namespace: Annotated[str, Option("where the proxies' Pods are", metavar="NS")] = "kube-system"
     selector: Annotated[str, Option("which Pods they are", metavar="LABELS")] = "k8s-app=metadata-proxy"
-    metrics_addr: Annotated[
-        str, Option("where /metrics, /healthz and /readyz are served; empty for nowhere", metavar="ADDR:PORT")
-    ] = "127.0.0.1:10352"
+    metrics_addr: Annotated[str, ALL_PAGES_ADDR] = "127.0.0.1:10352"
 
     # What the composition root asks every agent's settings for, and what is always the same here.
     source: ClassVar[None] = None
@@ -35,11 +33,5 @@ class UntaintSettings(Frozen, frozen=True):
     def mistakes(self) -> Iterator[str]:
         """Give what the types cannot say."""
         yield from kube_mistakes(self.kubeconfig, self.context)
-        for flag, value in (("--taint", self.taint), ("--namespace", self.namespace), ("--selector", self.selector)):
-            if not value:
-                yield f"{flag} is empty: give a value, or leave the flag out"
-        if self.metrics_addr:
-            try:
-                parse_listen(self.metrics_addr)
-            except ValueError as error:
-                yield f"--metrics-addr {error}"
+        yield from empty_mistakes({"--taint": self.taint, "--namespace": self.namespace, "--selector": self.selector})
+        yield from listen_mistakes({"--metrics-addr": self.metrics_addr})

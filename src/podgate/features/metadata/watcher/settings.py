@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 
 from podgate.features.metadata.settings import SOCKET_PATH, is_socket_path
 from podgate.model.frozen import Frozen
-from podgate.model.options import CONTEXT, KUBECONFIG, Option, kube_mistakes
-from podgate.observe.listen import parse_listen
+from podgate.model.options import ALL_PAGES_ADDR, CONTEXT, KUBECONFIG, NODE_NAME, Option, empty_mistakes, kube_mistakes
+from podgate.observe.listen import listen_mistakes
 
 
 class WatchSettings(Frozen, frozen=True):
@@ -27,9 +27,7 @@ class WatchSettings(Frozen, frozen=True):
     kubeconfig: Annotated[str | None, KUBECONFIG] = None
     context: Annotated[str | None, CONTEXT] = None
     objects: Annotated[bool, Option("follow Pods and MetadataPolicies; without them policy files alone count")] = True
-    node_name: Annotated[
-        str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
-    ] = None
+    node_name: Annotated[str | None, NODE_NAME] = None
     policy: Annotated[
         str | None, Option("rules for everybody: a file or a folder of files, YAML or JSON", metavar="FILE|DIR")
     ] = None
@@ -37,9 +35,7 @@ class WatchSettings(Frozen, frozen=True):
         str | None,
         Option("the unix socket to serve the proxy at; without it lines go to the standard output", metavar="PATH"),
     ] = None
-    metrics_addr: Annotated[
-        str, Option("where /metrics, /healthz and /readyz are served; empty for nowhere", metavar="ADDR:PORT")
-    ] = ""
+    metrics_addr: Annotated[str, ALL_PAGES_ADDR] = ""
 
     state_dir: Annotated[
         str, Option("where the last good policies are kept for the next start; empty for nowhere", metavar="DIR")
@@ -57,15 +53,8 @@ class WatchSettings(Frozen, frozen=True):
 
     def mistakes(self) -> Iterator[str]:
         """Give what the types cannot say."""
-        given = (("--source", self.source), ("--node-name", self.node_name), ("--policy", self.policy))
-        for flag, value in given:
-            if value == "":
-                yield f"{flag} is empty: give a value, or leave the flag out"
+        yield from empty_mistakes({"--source": self.source, "--node-name": self.node_name, "--policy": self.policy})
         yield from kube_mistakes(self.kubeconfig, self.context)
         if self.socket is not None and not is_socket_path(self.socket):
             yield f'--socket "{self.socket}": {SOCKET_PATH}'
-        if self.metrics_addr:
-            try:
-                parse_listen(self.metrics_addr)
-            except ValueError as error:
-                yield f"--metrics-addr {error}"
+        yield from listen_mistakes({"--metrics-addr": self.metrics_addr})
