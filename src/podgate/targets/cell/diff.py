@@ -21,7 +21,9 @@ class Plan(Frozen, frozen=True):
         return self.have.value is not self.want.value and self.have.value != self.want.value
 
     def __str__(self) -> str:
-        return f"{listing(self.have)} -> {listing(self.want)}" if self else ""
+        before, after = listing(self.have), listing(self.want)
+        # A value that shows itself as before is nothing to tell: it may be another one with each change.
+        return f"{before} -> {after}" if self and before != after else ""
 
     def touches(self) -> Collection[object]:
         """Give no key: a cell takes any value."""
