@@ -133,6 +133,20 @@ LINES = {
         "no Pod of this node can be asked from: a (timed out)",
         "run it as root",
     ),
+    "some were not asked": (
+        from_pods(
+            (POD, Asked("a", "timed out", is_reached=False)), "/x", "1 of 2 gave no answer, and 3 more were not asked"
+        ),
+        "unknown",
+        "1 of 2 gave no answer, and 3 more were not asked",
+        "run it as root",
+    ),
+    "some were not asked, and one that was is leaking": (
+        from_pods((POD, Asked("a/b", "200")), "/x", "1 of 3 gave no answer, and 3 more were not asked"),
+        "bad",
+        "/x is answered to a/b with 200",
+        "see the lines",
+    ),
     "no Pod": (from_pods((), "/x"), "unknown", "no Pod of this node can be asked from: none found", "run it as root"),
     "veth": (ways_past((POD,), (), ("eth0",), by_user=False), "ok", "Pods pass this node's IP stack", ""),
     "macvlan": (

@@ -123,15 +123,15 @@ class Asked(Frozen, frozen=True):
 
 
 def from_pods(asked: Sequence[Asked], path: str, unread: str = "") -> Finding:
-    """Say whether Pods are refused a secret."""
+    """Say whether Pods are refused a secret; ``unread`` says why some could not be asked from."""
     reached = [each for each in asked if each.is_reached]
-    if unread or not reached:
-        seen = unread or f"no Pod of this node can be asked from: {_listed(f'{e.who} ({e.outcome})' for e in asked)}"
-        return Finding("from a Pod", "unknown", seen, "run it as root on the node, among its processes (hostPID)")
     leaking = [each for each in reached if each.outcome not in ("403", "refused")]
     if leaking:
         seen = f"{path} is answered to {_listed(f'{each.who} with {each.outcome}' for each in leaking)}"
         return Finding("from a Pod", "bad", seen, "see the lines on rules and on ways past them")
+    if unread or not reached:
+        seen = unread or f"no Pod of this node can be asked from: {_listed(f'{e.who} ({e.outcome})' for e in asked)}"
+        return Finding("from a Pod", "unknown", seen, "run it as root on the node, among its processes (hostPID)")
     refused = [each.who for each in reached if each.outcome == "refused"]
     if refused:
         seen = f"connections of {_listed(refused)} are refused: no metadata at all"

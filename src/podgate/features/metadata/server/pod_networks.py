@@ -32,7 +32,7 @@ def ask_pods(server: str, path: str, names: Mapping[str, str]) -> tuple[list[Ask
         names: Pods by address.
 
     Returns:
-        what came of it, and why Pods cannot be asked from; empty where they can.
+        what came of it, and why not all Pods could be asked from; empty where they could.
     """
     found: list[Asked] = []
     silent = 0
@@ -40,7 +40,7 @@ def ask_pods(server: str, path: str, names: Mapping[str, str]) -> tuple[list[Ask
         networks = _networks()
     except OSError as error:
         return found, f"the node's processes cannot be seen: {error.strerror}"
-    for pid, process in sorted(networks.items()):
+    for number, (pid, process) in enumerate(sorted(networks.items())):
         try:
             descriptor = open_namespace("net", pid)
         except OSError:
@@ -55,8 +55,9 @@ def ask_pods(server: str, path: str, names: Mapping[str, str]) -> tuple[list[Ask
         if one is not None:
             found.append(one)
             silent += not one.is_reached
-        if silent == _SILENT or len(found) == _MOST:
-            break
+        left = len(networks) - number - 1
+        if left and (silent == _SILENT or len(found) == _MOST):
+            return found, f"{silent} of {len(found)} networks gave no answer, and {left} more were not asked"
     return found, ""
 
 
