@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from podgate.features.masquerade import check as checking
 from podgate.features.masquerade.backends import (
     BINARIES,
     FAMILIES,
@@ -27,6 +26,7 @@ from podgate.features.masquerade.backends import (
     step_name,
     steps_before,
 )
+from podgate.features.masquerade.check import check
 from podgate.features.masquerade.choosing import CONFIG_MAP_REF, file_watch
 from podgate.features.masquerade.compile import KEPT
 from podgate.features.masquerade.config import recover
@@ -43,12 +43,12 @@ from podgate.features.masquerade.to_nftables import KEEP, TABLE
 from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Served, Step
 from podgate.linux.iptables import hinted_binary
 from podgate.linux.tools import tool_version
+from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
 from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.machine import Family, IPAddress
-from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
 from podgate.targets.conntrack.apply import ConntrackFollower, Judge
@@ -193,14 +193,11 @@ class Masquerade:
         foreign = look.foreign_nat(TABLE)
         ours = {chain.name for state in compiled.states.iptables.values() for chain in state.chains}
         rules = [rule for rule in foreign.rules if rule.chain not in ours]
-        findings = checking.check(compiled.states.intent, look.inputs, rules)
-        warnings = tuple(problem for problems in compiled.problems.values() for problem in problems)
-        rows = [_finding_json(problem, look) for problem in dict.fromkeys((*warnings, *findings))]
+        findings = check(compiled.states.intent, look.inputs, rules)
+        rows = checked_rows(compiled.problems, findings, look.where)
         done = "not read: " + foreign.unread if foreign.unread else "read"
-        lines = ["{place}: {reason}: {message}".format(**row) for row in rows]
-        lines.append(f"checked: configuration and objects; live rules of other programs: {done}")
-        lines.append(f"{len(rows)} finding{'' if len(rows) == 1 else 's'}")
-        return Answered("\n".join(lines), {"findings": rows, "live_rules": done}, 1 if rows else 0)
+        note = f"checked: configuration and objects; live rules of other programs: {done}"
+        return Answered(checked_text(rows, note), {"findings": rows, "live_rules": done}, 1 if rows else 0)
 
 
 def choose_backend(wanted: str) -> Choice:
@@ -261,16 +258,6 @@ def _kept_of(state: State | IptablesState) -> list[tuple[int, int]]:
     return [
         (int.from_bytes(key[: len(key) // 2]), int.from_bytes(key[len(key) // 2 :])) for key in state.elements_of(KEEP)
     ]
-
-
-def _finding_json(problem: Problem, look: Look) -> dict[str, str]:
-    return {
-        "object": str(problem.ref),
-        "field": problem.field,
-        "place": look.where(problem.ref, problem.field),
-        "reason": problem.reason,
-        "message": problem.message,
-    }
 
 
 def _address(text: str) -> IPAddress:

@@ -6,19 +6,20 @@ Invariant: a finding names the rule or option, what it leads to, and what to wri
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from podgate.features.metadata.filter import Filter, NamedPolicy
 from podgate.features.metadata.globs import Wild, segments_of
 from podgate.features.metadata.intent import Intent
 from podgate.features.metadata.profiles import Profile
 from podgate.features.metadata.spec import Rule
+from podgate.model.checked import options_ref
 from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.problems import Problem
 
 Segments = tuple[str, ...]
 
-OPTIONS = ObjectRef("Options", "metadata")
-"""What a finding about a flag is about."""
+_OPTIONS: Final = options_ref("metadata")
 
 
 def check(intent: Intent) -> tuple[Problem, ...]:
@@ -111,4 +112,4 @@ def _below(policy: NamedPolicy) -> str:
 
 
 def _option(reason: str, flag: str, message: str) -> Problem:
-    return Problem(OPTIONS, "warning", reason, flag, message)
+    return Problem(_OPTIONS, "warning", reason, flag, message)

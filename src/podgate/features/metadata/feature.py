@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from podgate.features.metadata import check as checking
+from podgate.features.metadata.check import check
 from podgate.features.metadata.clients import source_text
 from podgate.features.metadata.compile import Compiler, file_watches, node_watches
 from podgate.features.metadata.explain import Question, answer_json, answer_text, explain_all
@@ -20,10 +20,10 @@ from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.settings import Settings
 from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Served, Step
+from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.pods import POD
-from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
 
@@ -115,12 +115,9 @@ class Metadata:
 
     def check(self, compiled: Compiled[Intent], look: Look) -> Answered:
         """Give findings from the policies and options."""
-        findings = checking.check(compiled.states)
-        warnings = tuple(problem for problems in compiled.problems.values() for problem in problems)
-        rows = [_finding_json(problem, look) for problem in dict.fromkeys((*warnings, *findings))]
-        lines = ["{place}: {reason}: {message}".format(**row) for row in rows]
-        lines.append(f"{len(rows)} finding{'' if len(rows) == 1 else 's'}")
-        return Answered("\n".join(lines), {"findings": rows}, 1 if rows else 0)
+        findings = check(compiled.states)
+        rows = checked_rows(compiled.problems, findings, look.where)
+        return Answered(checked_text(rows), {"findings": rows}, 1 if rows else 0)
 
 
 FEATURE = Metadata()
@@ -128,17 +125,6 @@ FEATURE = Metadata()
 
 def _rules(states: Intent) -> NodeRules:
     return states.rules
-
-
-def _finding_json(problem: Problem, look: Look) -> dict[str, str]:
-    option = problem.ref == checking.OPTIONS
-    return {
-        "object": str(problem.ref),
-        "field": problem.field,
-        "place": problem.field if option else look.where(problem.ref, problem.field),
-        "reason": problem.reason,
-        "message": problem.message,
-    }
 
 
 def _sender(text: str, inputs: Inputs) -> tuple[str, bool]:

@@ -12,13 +12,13 @@ from podgate.features.services.intent import FAMILIES, FamilyIntent, Intent, Ser
 from podgate.features.services.settings import ALL, PRIMARY, Settings
 from podgate.features.services.slices import READY, TERMINATING, SliceFacts, read_slice
 from podgate.joints import Inputs
+from podgate.model.checked import options_ref
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE
 from podgate.model.kinds.services import SERVICE, Service
 from podgate.model.problems import Problem
 
-OPTIONS: Final = ObjectRef("Options", "services")
-"""Stands for the options in findings about them; the field is the flag."""
+_OPTIONS: Final = options_ref("services")
 
 _LONG: Final = 10800
 _Found = Iterator[tuple[str, str, str]]
@@ -33,7 +33,7 @@ def check(intent: Intent, inputs: Inputs, settings: Settings) -> tuple[Problem, 
         facts = read_slice(ref, found)
         if facts is not None:
             slices.setdefault(facts.service, {})[ref] = facts
-    findings = [Problem(OPTIONS, "warning", *each) for each in _options(intent, settings)]
+    findings = [Problem(_OPTIONS, "warning", *each) for each in _options(intent, settings)]
     for ref in sorted(services):
         own = slices.get(ref, {})
         findings += [Problem(ref, "warning", *each) for each in _service(intent, ref, services[ref], own)]

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from podgate.features.services import check as checking
 from podgate.features.services.backends import Choice, States, StatesWriter, last_step
+from podgate.features.services.check import check
 from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.explain import answer_json, answer_line, destination_of, explain
 from podgate.features.services.intent import FAMILIES
@@ -27,12 +27,12 @@ from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
 from podgate.joints import Answered, Compiled, Inputs, Look, Sample, Served, Step
+from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.options import SettingsError
-from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
 from podgate.observe.listen import parse_listen
@@ -215,12 +215,9 @@ class Services:
 
     def check(self, compiled: Compiled[States], look: Look) -> Answered:
         """Give findings from the objects and options."""
-        findings = checking.check(compiled.states.intent, look.inputs, compiled.states.settings)
-        warnings = tuple(problem for problems in compiled.problems.values() for problem in problems)
-        rows = [_finding_json(problem, look) for problem in dict.fromkeys((*warnings, *findings))]
-        lines = ["{place}: {reason}: {message}".format(**row) for row in rows]
-        lines.append(f"{len(rows)} finding{'' if len(rows) == 1 else 's'}")
-        return Answered("\n".join(lines), {"findings": rows}, 1 if rows else 0)
+        findings = check(compiled.states.intent, look.inputs, compiled.states.settings)
+        rows = checked_rows(compiled.problems, findings, look.where)
+        return Answered(checked_text(rows), {"findings": rows}, 1 if rows else 0)
 
 
 FEATURE = Services()
@@ -254,14 +251,3 @@ def _oom_step(adjustment: int | None) -> tuple[Step[States, Any, Any], ...]:
     wanted = SysctlState({_OOM: adjustment})
     target = SysctlTarget((_OOM,), Path("/proc/self"))
     return (Step("oom", target, lambda _states: wanted, SysctlState(), essential=False, transient=True),)
-
-
-def _finding_json(problem: Problem, look: Look) -> dict[str, str]:
-    option = problem.ref == checking.OPTIONS
-    return {
-        "object": str(problem.ref),
-        "field": problem.field,
-        "place": problem.field if option else look.where(problem.ref, problem.field),
-        "reason": problem.reason,
-        "message": problem.message,
-    }

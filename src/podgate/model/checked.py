@@ -1,0 +1,43 @@
+"""checked: what ``check`` says, as rows for a program and as lines for people.
+
+Here: the row of a problem, and the lines of several. Not here: what it looks for (check.py of each feature), line
+numbers (sources/locate.py).
+Invariant: what a compile complains about comes first, and nothing is said twice.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from podgate.model.frozen import ObjectRef
+from podgate.model.problems import Problem, Problems
+
+_OPTIONS: Final = "Options"
+
+
+def options_ref(feature: str) -> ObjectRef:
+    """Give what stands for a feature's command line in findings about it; a field of it is a flag, its own place."""
+    return ObjectRef(_OPTIONS, feature)
+
+
+def checked_rows(
+    compiled: Problems, findings: Iterable[Problem], where: Callable[[ObjectRef, str], str]
+) -> list[dict[str, str]]:
+    """Give a row for each problem of a compile, then for each finding; ``where`` says where an object's field is."""
+    problems = (problem for of_object in compiled.values() for problem in of_object)
+    return [_row(problem, where) for problem in dict.fromkeys((*problems, *findings))]
+
+
+def checked_text(rows: list[dict[str, str]], *notes: str) -> str:
+    """Give a line for each row, then the notes, and how many rows there are."""
+    lines = ["{place}: {reason}: {message}".format(**row) for row in rows]
+    return "\n".join((*lines, *notes, f"{len(rows)} finding{'' if len(rows) == 1 else 's'}"))
+
+
+def _row(problem: Problem, where: Callable[[ObjectRef, str], str]) -> dict[str, str]:
+    return {
+        "object": str(problem.ref),
+        "field": problem.field,
+        "place": problem.field if problem.ref.kind == _OPTIONS else where(problem.ref, problem.field),
+        "reason": problem.reason,
+        "message": problem.message,
+    }

@@ -1,0 +1,40 @@
+"""What check says: rows and lines."""
+
+from podgate.model.checked import checked_rows, checked_text, options_ref
+from podgate.model.frozen import ObjectRef
+from podgate.model.problems import Problem, problems_by_object
+
+SERVICE = ObjectRef("Service", "web", "shop")
+FLAGS = options_ref("services")
+
+
+def _where(ref: ObjectRef, field: str) -> str:
+    return f"{ref.name}.yaml:7 {field}"
+
+
+BROKEN = Problem(SERVICE, "error", "BadPort", "spec.ports[0].port", "0 is no port: write 1 to 65535")
+FLAG = Problem(FLAGS, "warning", "NoRange", "--cluster-cidr", "nothing tells Pods apart: give it")
+
+BROKEN_ROW = {
+    "object": "Service/shop/web",
+    "field": "spec.ports[0].port",
+    "place": "web.yaml:7 spec.ports[0].port",
+    "reason": "BadPort",
+    "message": "0 is no port: write 1 to 65535",
+}
+FLAG_ROW = {
+    "object": "Options/services",
+    "field": "--cluster-cidr",
+    "place": "--cluster-cidr",
+    "reason": "NoRange",
+    "message": "nothing tells Pods apart: give it",
+}
+
+
+def test_what_a_compile_complains_about_comes_first_and_nothing_is_said_twice() -> None:
+    assert checked_rows(problems_by_object([BROKEN]), [FLAG, BROKEN], _where) == [BROKEN_ROW, FLAG_ROW]
+
+
+def test_lines_end_with_a_count() -> None:
+    assert checked_text([], "checked: objects") == "checked: objects\n0 findings"
+    assert checked_text([FLAG_ROW]) == ("--cluster-cidr: NoRange: nothing tells Pods apart: give it\n1 finding")
