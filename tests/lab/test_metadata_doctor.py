@@ -18,6 +18,7 @@ NONE_YET = {
     "address": "bad",
     "port 988": "bad",
     "port 987": "bad",
+    "port 989": "bad",
     "a secret": "unknown",
     "rules": "bad",
     "order of rules": "ok",

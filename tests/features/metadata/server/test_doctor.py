@@ -70,6 +70,7 @@ def test_a_node_without_one_is_not() -> None:
             "ways past the rules": "unknown",
             "address": "ok",
             "port 988": "bad",
+            "port 989": "bad",
             "a secret": "bad",
             "upstream": "bad",
             "other agents": "ok",

@@ -135,6 +135,7 @@ def _listening(settings: Settings) -> Iterator[Finding]:
     here = _address(local)
     yield here
     ports = [(port, "the proxy")] + ([(port - 1, "what 8080 is redirected to")] if settings.firewall else [])
+    ports += [(address_and_port(settings.metrics_addr)[1], "metrics")] if settings.metrics_addr else []
     for number, what in ports:
         yield _holder(number, what)
     if here.verdict == "ok":
