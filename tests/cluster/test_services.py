@@ -7,16 +7,20 @@ Invariant: the agents log in with their service account's token, at the API serv
 
 import json
 import re
+import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from tests.support.cluster import ADVERTISED, ControlPlane
-from tests.support.lab import TestLab, lab
+from tests.support.lab import CLI, TestLab, lab
 from tests.support.poll import poll
+from tools.demo_services import PROBE
 
 pytestmark = [pytest.mark.kernel, pytest.mark.lab, pytest.mark.slow]
 
@@ -28,6 +32,17 @@ ASK: Final = """
 import json, sys, urllib.request as r
 for _ in range(int(sys.argv[2])):
     print(json.load(r.urlopen(sys.argv[1], timeout=2))["hostname"])
+"""
+
+
+EXTERNAL: Final = "192.0.2.80"
+CLAIMS: Final = """
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec:
+  externalIPs: [{address}]
+  ports: [{{port: 80}}]
 """
 
 
@@ -66,6 +81,92 @@ def test_it_starts_on_nodes_without_rules_and_serves(plane: ControlPlane, runnin
     logs = [running.logs(f"kube-system/{name}") for name in pods(plane, "kube-system", "k8s-app=kube-proxy")]
     assert len(logs) == 2
     assert all("applied" in text and "orbidden" not in text for text in logs), logs
+    cleaned(running)
+
+
+class Client:
+    """Asks the Service again and again, with a connection for each request."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+        self.hosts: Counter[str] = Counter()
+        self.failures: list[str] = []
+
+    def end(self) -> None:
+        """End it; what it saw is known then."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        hosts, self.failures = json.loads(self._process.stdout.readline())
+        self.hosts = Counter(hosts)
+
+
+@contextmanager
+def asking(running: TestLab) -> Iterator[Client]:
+    """Have a client ask while the body runs."""
+    command = [*CLI, "exec", "--name", running.name, "client", "--", sys.executable, "-c", PROBE, SERVICE]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=running.environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "asking\n"
+            client = Client(process)
+            yield client
+            client.end()
+        finally:
+            process.kill()
+
+
+def endpoints(plane: ControlPlane) -> set[str]:
+    """Give the Pods that the Service's slices name."""
+    path = (
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dhello"
+    )
+    slices: list[Any] = json.loads(plane.get(path)[1])["items"]
+    return {each["targetRef"]["name"] for one in slices for each in one["endpoints"]}
+
+
+def rules(running: TestLab) -> list[str]:
+    """Give all rules of the nodes."""
+    return [running.execute(f"node/{name}", "nft", "list", "ruleset") for name in ("node-1", "node-2")]
+
+
+def events(plane: ControlPlane) -> set[tuple[str, str]]:
+    """Give the objects that Events are about, and their reasons."""
+    found = json.loads(plane.get("/apis/events.k8s.io/v1/namespaces/default/events")[1])["items"]
+    return {(each["regarding"]["name"], each["reason"]) for each in found if each["regarding"]["kind"] == "Service"}
+
+
+def test_nothing_fails_while_pods_are_replaced_and_the_api_server_is_gone(
+    plane: ControlPlane, running: TestLab
+) -> None:
+    running.apply(*manifests(plane))
+    poll(lambda: answered(running))
+    old = pods(plane, "default", "app=hello")
+    with asking(running) as client:
+        running.apply((ROOT / "examples" / "services-config" / "release-2.yaml").read_text())
+        poll(lambda: len(endpoints(plane)) == 3 and not endpoints(plane) & old, 60)
+        new = endpoints(plane)
+        poll(lambda: answered(running, 40) == new)
+        before = rules(running)
+        plane.stop_part("kube-apiserver")
+        try:
+            assert answered(running, 40) == new
+            assert rules(running) == before
+        finally:
+            plane.start_part("kube-apiserver")
+        assert answered(running, 40) == new
+        assert rules(running) == before
+    assert client.failures == []
+    assert client.hosts.keys() == old | new
+
+    running.apply(*(CLAIMS.format(name=name, address=EXTERNAL) for name in ("claims-1", "claims-2")))
+    poll(lambda: EXTERNAL in rules(running)[0], 60)  # it follows the API again
+    poll(lambda: {name for name, _ in events(plane)} & {"claims-1", "claims-2"}, 60)
+    assert len({name for name, _ in events(plane)} & {"claims-1", "claims-2"}) == 1, "of two one has it"
+    running.run("delete", "service/claims-1", "service/claims-2")
+    poll(lambda: EXTERNAL not in rules(running)[0], 60)
     cleaned(running)
 
 
