@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from benchmarks.figures.kube_objects import KINDS, Obj, endpoint_slice, service
-from benchmarks.support import Row, counters, cpus, machine, memory_kb, milliseconds, percentile, pinned, say, table
+from benchmarks.parts import show
+from benchmarks.support import Row, counters, cpus, memory_kb, milliseconds, percentile, pinned, say
 from podgate.kubeapi.access import Access
 from podgate.kubeapi.connection import Connection
 from podgate.kubeapi.credentials import load_kubeconfig
@@ -327,7 +328,7 @@ def main(arguments: list[str]) -> int:
     if asked.real:
         rows += real(asked.real, runs)
         if asked.only_real:
-            return _shown(rows, quick=asked.quick)
+            return show(rows, quick=asked.quick)
     for streaming, what in (("yes", "streamed"), ("no progress", "in pages")):
         say(f"measuring: {what}")
         rows += listing(asked.each, streaming, what, runs)
@@ -336,13 +337,7 @@ def main(arguments: list[str]) -> int:
     rows.append(Row("one event, bytes to a new snapshot", "<= 0.3 ms", milliseconds(statistics.median(seconds)),
                     f"p99 {milliseconds(percentile(seconds, 0.99))}"))  # fmt: skip
     rows.append(following(asked.each))
-    return _shown(rows, quick=asked.quick)
-
-
-def _shown(rows: list[Row], *, quick: bool) -> int:
-    print(f"{machine()}{', --quick: too few runs to be quoted' if quick else ''}\n")
-    print(table(rows), flush=True)
-    return 0
+    return show(rows, quick=asked.quick)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,11 @@
 """``./dev bench masquerade [PART…] [--quick]``: how fast masquerade follows, what loading costs, what idling costs.
 
-Here: the command line and the table. Not here: the figures (figures/*.py, one part each), their meaning
-(docs/benchmarks.md).
+Here: the table of parts. Not here: the figures (figures/*.py, one part each), the command line (parts.py), what the
+figures mean (docs/benchmarks.md).
 Invariant: nothing is left behind: namespaces have no names and go with this process, folders are temporary.
 """
 
-import argparse
 import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from benchmarks.figures.edits import edits
@@ -17,12 +13,10 @@ from benchmarks.figures.idle import idle, start
 from benchmarks.figures.iptables import iptables
 from benchmarks.figures.loading import loading
 from benchmarks.figures.policies import policies
-from benchmarks.support import Row, cpus, machine, pinned, say, table
+from benchmarks.parts import InFolder, asked_of, in_folders, parser_of, show
+from benchmarks.support import cpus, pinned
 
-Part = Callable[[Path, bool], list[Row]]
-"""Measures with a folder to work in, fast or in full; gives rows."""
-
-PARTS: Final[dict[str, Part]] = {
+PARTS: Final[dict[str, InFolder]] = {
     "edits": edits,
     "policies": policies,
     "loading": loading,
@@ -34,23 +28,10 @@ PARTS: Final[dict[str, Part]] = {
 
 def main(arguments: list[str]) -> int:
     """Measure and print; give 0 when it ran, whatever the figures say."""
-    parser = argparse.ArgumentParser(prog="./dev bench masquerade", description="Figures of masquerade.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"only these of: {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="a few runs of each, to see that it works")
-    asked = parser.parse_args(arguments)
-    unknown = sorted(set(asked.parts) - PARTS.keys())
-    if unknown:
-        parser.error(f"no part {', '.join(unknown)}: there are {', '.join(PARTS)}")
-    rows: list[Row] = []
+    asked = asked_of(parser_of("masquerade", PARTS, "masquerade", "a few runs"), PARTS, arguments)
     with pinned(cpus()[0]):
-        for name, part in PARTS.items():
-            if name in (asked.parts or PARTS):
-                say(f"measuring: {name}")
-                with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder:
-                    rows += part(Path(folder), asked.quick)
-    print(f"{machine()}{', --quick: too few runs to be quoted' if asked.quick else ''}\n")
-    print(table(rows), flush=True)
-    return 0
+        rows = in_folders(PARTS, asked)
+    return show(rows, quick=asked.quick)
 
 
 if __name__ == "__main__":

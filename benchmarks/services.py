@@ -1,26 +1,19 @@
 """``./dev bench services [PART…] [--quick]``: what Services cost to program, and beside kube-proxy.
 
-Here: the command line and the table. Not here: the figures (figures/*.py, one part each), their meaning
-(docs/benchmarks.md).
+Here: the table of parts. Not here: the figures (figures/*.py, one part each), the command line (parts.py), what the
+figures mean (docs/benchmarks.md).
 Invariant: nothing is left behind: namespaces have no names and go with this process, folders are temporary.
 """
 
-import argparse
 import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from benchmarks.figures.service_packets import packets
 from benchmarks.figures.service_rival import rival
 from benchmarks.figures.services import agent, churn, large, loading
-from benchmarks.support import Row, machine, say, table
+from benchmarks.parts import InFolder, asked_of, in_folders, parser_of, show
 
-Part = Callable[[Path, bool], list[Row]]
-"""Measures with a folder to work in, fast or in full; gives rows."""
-
-PARTS: Final[dict[str, Part]] = {
+PARTS: Final[dict[str, InFolder]] = {
     "loading": loading,
     "large": large,
     "churn": churn,
@@ -32,22 +25,8 @@ PARTS: Final[dict[str, Part]] = {
 
 def main(arguments: list[str]) -> int:
     """Measure and print; give 0 when it ran, whatever the figures say."""
-    parser = argparse.ArgumentParser(prog="./dev bench services", description="Figures of services.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"only these of: {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="a few runs of each, to see that it works")
-    asked = parser.parse_args(arguments)
-    unknown = sorted(set(asked.parts) - PARTS.keys())
-    if unknown:
-        parser.error(f"no part {', '.join(unknown)}: there are {', '.join(PARTS)}")
-    rows: list[Row] = []
-    for name, part in PARTS.items():
-        if name in (asked.parts or PARTS):
-            say(f"measuring: {name}")
-            with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder:
-                rows += part(Path(folder), asked.quick)
-    print(f"{machine()}{', --quick: too few runs to be quoted' if asked.quick else ''}\n")
-    print(table(rows), flush=True)
-    return 0
+    asked = asked_of(parser_of("services", PARTS, "services", "a few runs"), PARTS, arguments)
+    return show(in_folders(PARTS, asked), quick=asked.quick)
 
 
 if __name__ == "__main__":

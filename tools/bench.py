@@ -9,7 +9,8 @@ import sys
 
 from tools.stages import ROOT
 
-NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py") if path.stem != "support")
+SHARED = {"parts", "support"}
+NAMES = sorted({path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")} - SHARED)
 
 
 def main(arguments: list[str]) -> int:
