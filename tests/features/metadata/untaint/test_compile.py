@@ -21,15 +21,16 @@ from podgate.model.table import Table
 from podgate.targets.kubernetes.taints import Tainted
 
 KEY = "podgate.dev/metadata-not-ready"
+BEFORE, MADE, LATER = "2026-01-02T09:59:59Z", "2026-01-02T10:00:00Z", "2026-01-02T10:00:07Z"
 READY, NOT_READY = ProxyStatus((Condition("Ready", "True"),)), ProxyStatus((Condition("Ready", "False"),))
 
 
 def node(*keys: str) -> Node:
-    return Node(ObjectMeta(uid="u"), NodeSpec(taints=tuple(map(Taint, keys))))
+    return Node(ObjectMeta(uid="u", creation_timestamp=MADE), NodeSpec(taints=tuple(map(Taint, keys))))
 
 
-def proxy(on: str, status: ProxyStatus = READY, *, going: str | None = None) -> ProxyPod:
-    return ProxyPod(ObjectMeta(deletion_timestamp=going), ProxySpec(on), status)
+def proxy(on: str, status: ProxyStatus = READY, *, made: str = LATER, going: str | None = None) -> ProxyPod:
+    return ProxyPod(ObjectMeta(creation_timestamp=made, deletion_timestamp=going), ProxySpec(on), status)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,10 @@ def proxy(on: str, status: ProxyStatus = READY, *, going: str | None = None) -> 
         ((KEY,), [proxy("n", NOT_READY)], None),
         ((KEY,), [proxy("n", going="2026-01-01T00:00:00Z")], None),
         ((KEY,), [proxy("n", going="2026-01-01T00:00:00Z"), proxy("n")], (0,)),
+        ((KEY,), [proxy("n", made=MADE)], (0,)),
+        # A Node that was made anew under its old name, while the API still shows the Pod of the one before.
+        ((KEY,), [proxy("n", made=BEFORE)], None),
+        ((KEY,), [proxy("n", made=LATER), proxy("n", made=BEFORE)], (0,)),
     ],
 )
 def test_a_node_is_freed_when_its_own_proxy_is_ready(

@@ -1,7 +1,8 @@
 """compile: Nodes and the proxies' Pods to the Nodes that are to be freed of the taint. Pure.
 
 Here: who is ready, and what to remove from which Node. Not here: removing it (targets/kubernetes/untainting.py).
-Invariant: a Node is freed only while its own proxy is ready; a Pod that is going counts for nothing.
+Invariant: a Node is freed only while its own proxy is ready. A Pod that is going counts for nothing, nor does one older
+than the Node: it was on the machine that had the name before, and the API may show it as ready for a minute.
 """
 
 from collections.abc import Iterator
@@ -63,12 +64,22 @@ class States(Frozen, frozen=True):
 
 def compile_untaint(key: str, inputs: Inputs) -> Compiled[States]:
     """Compile the newest inputs."""
-    ready = {pod.spec.node_name for pod in inputs.objects.objects(PROXY).values() if pod.is_ready}
+    ready: dict[str, str] = {}
+    for pod in inputs.objects.objects(PROXY).values():
+        if pod.is_ready:
+            ready[pod.spec.node_name] = max(_made(pod.metadata), ready.get(pod.spec.node_name, ""))
+    nodes = inputs.objects.objects(NODE)
+    own = {ref.name for ref, node in nodes.items() if ref.name in ready and ready[ref.name] >= _made(node.metadata)}
     tainted = frozenset(_tainted(key, inputs))
-    free = Taints(frozenset(each for each in tainted if each.node in ready))
+    free = Taints(frozenset(each for each in tainted if each.node in own))
     absent = [kind for kind in (NODE.kind, PROXY.kind) if not isinstance(inputs.objects.kinds.get(kind), Listed)]
     why = f"{' and '.join(absent)} cannot be listed: see deploy/metadata/startup-taint for the rights" if absent else ""
     return Compiled(States(free, len(tainted)), problems_by_object(inputs.objects.faults), degraded=why)
+
+
+def _made(metadata: ObjectMeta) -> str:
+    """Give when an object was made: in the API's form, to the second and in UTC, times compare as texts do."""
+    return metadata.creation_timestamp or ""
 
 
 def _tainted(key: str, inputs: Inputs) -> Iterator[Tainted]:
