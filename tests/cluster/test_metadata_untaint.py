@@ -96,6 +96,7 @@ def test_a_node_is_freed_once_its_proxy_is_ready(plane: ControlPlane, running: T
         ({"spec": {"taints": [TAINT]}}, "takes its own taint away"),
         ({"spec": {"taints": []}}, "takes its own taint away"),
         ({"spec": {"unschedulable": True}}, "cordons no Node"),
+        ({"spec": {"providerID": "gce://other/machine"}}, "gives no Node a machine or addresses"),
     ],
 )
 def test_the_account_may_change_nothing_else_of_a_node(
