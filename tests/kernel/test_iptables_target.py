@@ -14,13 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podgate.joints import ApplyError, ForeignRule
+from podgate.joints import ApplyError
 from podgate.linux.namespaces import inside_network
 from podgate.model.machine import Family
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.diff import Plan
 from podgate.targets.iptables.render import render
-from podgate.targets.iptables.rivals import rivals
 from podgate.targets.iptables.state import Binary, State, program
 from tests.support.cases import Case, read_cases
 from tests.support.iptables_states import BINARIES, CHAIN, FAMILIES, OWNERS, keeping, nothing, states
@@ -248,27 +247,6 @@ def test_a_foreign_chain_is_refused_before_anything_is_touched(binary: Binary, n
     with pytest.raises(ApplyError, match="chain KUBE-X holds a rule that is not ours"):
         loaded(namespace, keeping("10.0.0.0/8", binary=binary, chain="KUBE-X"))
     assert saved(namespace, "ip", binary) == before
-
-
-@pytest.mark.parametrize("binary", BINARIES)
-def test_who_masquerades_before_our_jump_is_told(binary: Binary, namespace: NetNamespace) -> None:
-    """T29."""
-    lines = (
-        "*nat",
-        ":CNI - [0:0]",
-        "-A CNI ! -d 224.0.0.0/4 -j MASQUERADE",
-        "-A POSTROUTING -s 10.0.0.0/8 -j CNI",
-        "COMMIT",
-    )
-    restored(namespace, "\n".join(lines) + "\n", "ip", binary)
-    loaded(namespace, kept("ip", binary))
-    restored(namespace, "*nat\n-A POSTROUTING -j MASQUERADE\nCOMMIT\n", "ip", binary)
-
-    async def look() -> tuple[ForeignRule, ...]:
-        with closing(opened(namespace, "ip", binary)) as target:
-            return rivals(await target.read())
-
-    assert asyncio.run(look()) == (ForeignRule("ip nat", "CNI", "! -d 224.0.0.0/4 -j MASQUERADE"),)
 
 
 def test_the_old_tables_are_not_made_by_looking_at_them(namespace: NetNamespace) -> None:
