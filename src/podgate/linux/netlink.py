@@ -146,7 +146,24 @@ def _failure(message: Message) -> NetlinkError | None:
     return NetlinkError(-number, string(found.get(_EXT_ACK_TEXT, b"")), message.sequence, offset)
 
 
-class Connection:
+class _Socket:
+    """Owns a netlink socket of the network namespace in which it was made."""
+
+    def __init__(self, protocol: int, flags: int = 0) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC | flags, protocol)
+
+    def close(self) -> None:
+        """Close the socket; safe to repeat."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Connection(_Socket):
     """A socket for requests to one netlink family, ``socket.NETLINK_ROUTE`` or ``NETLINK_NETFILTER``.
 
     It belongs to the network namespace in which it was made. Not for use by two tasks across an await: none of its
@@ -154,7 +171,7 @@ class Connection:
     """
 
     def __init__(self, protocol: int) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        super().__init__(protocol)
         try:
             self._socket.bind((0, 0))
             # Not settimeout(): that would make MSG_DONTWAIT wait.
@@ -167,16 +184,6 @@ class Connection:
         self.port: int = self._socket.getsockname()[0]
         self._sequence = 0
         self._send_buffer = 0
-
-    def close(self) -> None:
-        """Close the socket; safe to repeat."""
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def next_sequence(self) -> int:
         """Give a fresh sequence number, for callers that frame messages themselves."""
@@ -295,7 +302,7 @@ def _without_sender(port: int) -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-class Listener:
+class Listener(_Socket):
     """A socket for notifications of one netlink family; it listens from the moment it is made.
 
     Args:
@@ -309,8 +316,7 @@ class Listener:
     def __init__(
         self, protocol: int, groups: Iterable[int], buffer_bytes: int = 4 << 20, deaf_to: int | None = None
     ) -> None:
-        kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        self._socket = socket.socket(socket.AF_NETLINK, kind, protocol)
+        super().__init__(protocol, socket.SOCK_NONBLOCK)
         try:
             with contextlib.suppress(PermissionError):
                 self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer_bytes)
@@ -324,16 +330,6 @@ class Listener:
         except OSError:
             self._socket.close()
             raise
-
-    def close(self) -> None:
-        """Close the socket; safe to repeat."""
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     async def receive(self) -> list[Message]:
         """Wait for notifications and give all that have arrived; raises NotificationsLostError, then goes on."""
