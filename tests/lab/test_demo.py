@@ -1,6 +1,6 @@
 """``./dev demo`` as a user runs it.
 
-Here: the whole walk-through, in a lab. Not here: single properties of rules and packets (tests/features).
+Here: each walk-through whole, in a lab. Not here: single properties of rules and packets (tests/features).
 Invariant: the walk-through itself compares what a real server logged; here only that it ends well and says so.
 """
 
@@ -38,6 +38,14 @@ def test_every_step_of_the_walk_through_is_seen_and_the_readme_shows_it(tmp_path
     shown = READING[READING.index("(1) a cluster") :].partition("```")[0]
     figures = r"\d+ ms from the edit to the first changed request \(\d+ requests meanwhile\)"
     assert re.sub(figures, "N", done.stdout).strip() == re.sub(figures, "N", shown).strip()
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()], "the lab was not taken down"
+
+
+@pytest.mark.parametrize("feature", ["metadata", pytest.param("services", marks=pytest.mark.slow)])
+def test_every_step_of_the_walk_through_is_seen(feature: str, tmp_path: Path) -> None:
+    done = demo(tmp_path, feature)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.rstrip().endswith("every step was seen")
     assert not [path for path in tmp_path.iterdir() if path.is_dir()], "the lab was not taken down"
 
 
