@@ -159,22 +159,27 @@ def is_alone(lab: ServiceLab, backend: str) -> bool:
     )
 
 
-def test_a_restart_writes_nothing_and_what_others_change_is_put_right(lab: ServiceLab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("binary", ["nft", "legacy"])
+def test_a_restart_writes_nothing_and_what_others_change_is_put_right(
+    binary: Binary, lab: ServiceLab, tmp_path: Path
+) -> None:
     agent, markers = Podgate(lab, "iptables", tmp_path), Markers(lab)
     found = service("web", WORLD["cluster-ip-1"], "local-1", "local-2", sessionAffinity="ClientIP")
-    with kubelet(lab, "nft"):
+    save = (f"iptables-{binary}-save", "-t", "nat")
+    with kubelet(lab, binary):
         agent.replace([*found, *markers.next({})])
         with agent.running({}, ""):
             markers.wait()
         first = len(applied(agent))
         assert first > 0
-        with agent.running({}, ""):
+        # The kernel tells of what iptables-nft does; iptables-legacy's rules are read again.
+        with agent.running({"sync_period": 1.0 if binary == "legacy" else 600.0}, ""):
             poll(lambda: is_ready(lab))
             assert applied(agent)[first:] == []
-            before = lab.run(THIS, "iptables-nft-save", "-t", "nat")
-            lab.run(THIS, "iptables-nft", "-t", "nat", "-F", "KUBE-SERVICES")
-            poll(lambda: rules(lab.run(THIS, "iptables-nft-save", "-t", "nat")) == rules(before))
-            poll(lambda: applied(agent)[first:] == ["iptables-nft/ip/nat"])
+            before = rules(lab.run(THIS, *save))
+            lab.run(THIS, f"iptables-{binary}", "-t", "nat", "-F", "KUBE-SERVICES")
+            poll(lambda: rules(lab.run(THIS, *save)) == before)
+            poll(lambda: applied(agent)[first:] == [f"iptables-{binary}/ip/nat"])
         clean(lab, tmp_path)
 
 
