@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.agent import DEFAULTS, Agent, elements, running
 from tests.support.cluster import ControlPlane
+from tests.support.kube_proxy import relay
 from tests.support.netns import netns
-from tests.support.origins import Api, Folder, Obj, Origin, reachable
+from tests.support.origins import Api, Folder, Obj, Origin
 from tests.support.poll import poll
 from tests.support.rights import DEPLOY, grant
 
@@ -81,7 +82,7 @@ def world(
         grant(plane, DEPLOY / "masquerade-policies")
         api = Api(plane)
         api.remove(config())  # what other tests applied
-        with reachable(plane, namespace), running(namespace, path, *api.arguments) as agent:
+        with relay(plane, namespace), running(namespace, path, *api.arguments) as agent:
             yield World(api, agent)
         api.remove_all()
 
@@ -176,7 +177,7 @@ def test_an_agent_that_cleans_up_takes_its_report_back(plane: ControlPlane, tmp_
     api = Api(plane)
     api.put(node())
     reports = "/apis/podgate.dev/v1alpha1/nodereports/masquerade.node-1"
-    with netns() as namespace, reachable(plane, namespace):
+    with netns() as namespace, relay(plane, namespace):
         with running(namespace, tmp_path, *api.arguments, "--clean-on-exit") as agent:
             poll(lambda: plane.get(reports)[0] == 200)
             assert agent.stop() == 0, agent.text()

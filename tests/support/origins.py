@@ -1,23 +1,16 @@
 """The two places that objects come from, for tests that must pass with both: a folder, and a real API server.
 
-Here: putting and removing an object in each, what an agent is told about where they are, the way into a network
-namespace. Not here: what a test does with them.
+Here: putting and removing an object in each, what an agent is told about where they are. Not here: the way of an
+agent to the API server (kube_proxy.py), what a test does with them.
 Invariant: both show an agent the same objects; what a test put is gone when its origin is left.
 """
 
-import asyncio
 import json
-import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from podgate.lab.kuberelay import Entrance, Relay
-from podgate.linux.namespaces import open_namespace
 from tests.support.cluster import ControlPlane
-from tests.support.netns import NetNamespace
 from tests.support.poll import poll
 
 Obj = dict[str, Any]
@@ -129,34 +122,3 @@ def _merged(live: Obj, obj: Obj) -> Obj:
     kept = ("metadata", "status", *(("spec",) if obj["kind"] == "Pod" else ()))
     fields = {name: value for name, value in obj.items() if name not in kept}
     return {**live, **fields, "metadata": {**live["metadata"], "labels": labels}}
-
-
-@contextmanager
-def reachable(plane: ControlPlane, namespace: NetNamespace) -> Iterator[None]:
-    """Lead the API server's own address, inside of a network namespace, to the API server."""
-    home = open_namespace("net", "thread-self")
-    relay = Relay(("127.0.0.1", plane.ports.api), home)
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        await relay.run(namespace.descriptor, Entrance("127.0.0.1", plane.ports.api))
-
-    task = loop.create_task(serve())
-
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            loop.close()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        os.close(home)
