@@ -199,14 +199,32 @@ def rules(saved: str) -> list[str]:
 def test_node_ports_on_loopback_addresses_are_open_when_asked_for(lab: ServiceLab, tmp_path: Path) -> None:
     agent, markers = Podgate(lab, "iptables", tmp_path), Markers(lab)
     lab.namespace(THIS).sysctl("ipv4.conf.all.route_localnet", "0")
+    lab.serve_once(THIS, "127.0.0.1", "udp", 9)
     found = service("web", WORLD["cluster-ip-1"], "local-1", type="NodePort", port={"nodePort": 30080})
-    probe = Probe(THIS, "127.0.0.1", "tcp", 30080)
-    with kubelet(lab, "nft"):
+    inside, neighbour = Probe(THIS, "127.0.0.1", "tcp", 30080), Probe(OTHER, "127.0.0.1", "udp", 9)
+    with kubelet(lab, "nft"), leading_loopback_to_node_1(lab):
+        lab.run(THIS, "iptables-nft", "-F", "KUBE-FIREWALL")  # a kubelet has this rule, too; newer ones may not
         agent.replace([*found, *markers.next({})])
         with agent.running({"nodeport_addresses": "all,localhost"}, ""):
             markers.wait()
-            poll(lambda: lab.ask([probe], 2.0)[0].endpoint == f"{WORLD['local-1']}:8080")
-            assert "block incoming localnet connections" in lab.run(THIS, "iptables-nft-save", "-t", "filter")
+            poll(lambda: lab.ask([inside], 2.0)[0].endpoint == f"{WORLD['local-1']}:8080")
+            assert lab.ask([neighbour], 1.0)[0].verdict == "silent"
+        lab.run(THIS, "iptables-nft", "-F", "KUBE-NODEPORTS")
+        assert lab.ask([neighbour], 5.0)[0].verdict == "answered", "without our rule a neighbour gets through"
         with agent.running({"nodeport_addresses": "all"}, ""):
-            poll(lambda: lab.ask([probe], 2.0)[0].verdict == "refused")
+            poll(lambda: lab.ask([inside], 2.0)[0].verdict == "refused")
         clean(lab, tmp_path)
+
+
+OTHER = "node/node-2"
+
+
+@contextmanager
+def leading_loopback_to_node_1(lab: ServiceLab) -> Iterator[None]:
+    """Have another node send its packets to 127.0.0.1 to node-1 for the body (CVE-2020-8558)."""
+    lab.namespace(OTHER).sysctl("ipv4.conf.all.route_localnet", "1")
+    lab.run(OTHER, "ip", "addr", "del", "127.0.0.1/8", "dev", "lo")
+    lab.run(OTHER, "ip", "route", "add", "127.0.0.1", "via", WORLD["node"], "src", WORLD["other-node"])
+    yield
+    lab.run(OTHER, "ip", "route", "del", "127.0.0.1")
+    lab.run(OTHER, "ip", "addr", "add", "127.0.0.1/8", "dev", "lo")
