@@ -238,24 +238,6 @@ class DaemonSet(Shape, frozen=True):
     spec: DaemonSetSpec
 
 
-class DeploymentSpec(Shape, frozen=True):
-    """What is wanted of a Deployment."""
-
-    selector: LabelSelector
-    template: Template
-    replicas: Count = 1
-    strategy: Strategy = Strategy()
-    paused: bool = False
-    revision_history_limit: Count = 10
-
-
-class Deployment(Shape, frozen=True):
-    """A Deployment."""
-
-    metadata: Metadata
-    spec: DeploymentSpec
-
-
 class ReplicaSetSpec(Shape, frozen=True):
     """What is wanted of a ReplicaSet."""
 
@@ -269,6 +251,21 @@ class ReplicaSet(Shape, frozen=True):
 
     metadata: Metadata
     spec: ReplicaSetSpec
+
+
+class DeploymentSpec(ReplicaSetSpec, frozen=True):
+    """What is wanted of a Deployment: what its ReplicaSets hold, and how one takes the place of another."""
+
+    strategy: Strategy = Strategy()
+    paused: bool = False
+    revision_history_limit: Count = 10
+
+
+class Deployment(Shape, frozen=True):
+    """A Deployment."""
+
+    metadata: Metadata
+    spec: DeploymentSpec
 
 
 class HostRoute(Shape, frozen=True):
