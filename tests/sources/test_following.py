@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from podgate.linux.inotify import Directories, Event, What
 from podgate.model.files import Directory, Present
 from podgate.sources.following import Following, Root, load
-from podgate.sources.settling import AT_ONCE, Pace
+from podgate.sources.settling import AT_ONCE, Settling
 
 PATHS = ("f", "d", "d/f", "d/g", "d/e", "d/e/f", "l", "m", "..data", "..v1", "..v1/f", "d2")
 TARGETS = ("f", "d/f", "d", "..data/f", "..v1", "nowhere", ".", "m", "d2/f")
@@ -72,15 +72,15 @@ def run(following: Following, directories: Directories, start: float, end: float
 
 
 @settings(max_examples=120, deadline=None)
-@given(steps=STEPS, recursive=st.booleans(), pace=st.sampled_from([Pace(), AT_ONCE]))
-def test_any_history_ends_in_what_one_reading_gives(steps: list[Step], recursive: bool, pace: Pace) -> None:
+@given(steps=STEPS, recursive=st.booleans(), settling=st.sampled_from([Settling(), AT_ONCE]))
+def test_any_history_ends_in_what_one_reading_gives(steps: list[Step], recursive: bool, settling: Settling) -> None:
     with tempfile.TemporaryDirectory() as name, Directories() as directories:
         base = Path(name)
 
         def wanted(name: str, _is_directory: bool) -> bool:
             return not name.startswith(".")
 
-        roots = [Root(f"{base}/{path}", wanted, recursive, pace=pace) for path in ("f", "d", "l", "m", "d/f")]
+        roots = [Root(f"{base}/{path}", wanted, recursive, settling=settling) for path in ("f", "d", "l", "m", "d/f")]
         following = Following(roots, directories.follow, now=0.0)
         now = 0.0
         for operation, path, other, text, target, pause in steps:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
-from podgate.sources.settling import AT_ONCE, Entry, Look, Pace, Stamp, Touch, is_hollow, looked, touched
+from podgate.sources.settling import AT_ONCE, Entry, Glance, Settling, Stamp, Touch, is_hollow, looked, touched
 
 GOOD, NEW, EMPTY, GONE = Present(b"good"), Present(b"new"), Present(b""), Missing()
-PACE = Pace()
+SETTLING = Settling()
 
 
 def stamp(number: int) -> Stamp:
@@ -26,11 +26,11 @@ def ms(seconds: float | None) -> int | None:
 
 
 def touch(entry: Entry, at: int, how: Touch = Touch.CHANGED, number: int = 1) -> Entry:
-    return touched(entry, at / 1000, how, stamp(number), PACE)
+    return touched(entry, at / 1000, how, stamp(number), SETTLING)
 
 
 def look(entry: Entry, at: int, content: FileContent, number: int = 1, *, whole: bool = True) -> Entry:
-    return looked(entry, at / 1000, Look(content, stamp(number), whole), PACE)
+    return looked(entry, at / 1000, Glance(content, stamp(number), whole), SETTLING)
 
 
 REST = Entry(published=GOOD, stamp=stamp(0))
@@ -127,7 +127,7 @@ def test_an_unreadable_file_counts_without_waiting() -> None:
 def test_where_all_writers_rename_nothing_waits() -> None:
     entry = touched(REST, 0.1, Touch.CHANGED, stamp(1), AT_ONCE)
     assert ms(entry.due) == 100
-    entry = looked(entry, 0.1, Look(GONE, stamp(1)), AT_ONCE)
+    entry = looked(entry, 0.1, Glance(GONE, stamp(1)), AT_ONCE)
     assert (entry.published, entry.due) == (GONE, None)
 
 
@@ -143,8 +143,8 @@ STEPS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(steps=STEPS, pace=st.sampled_from([PACE, AT_ONCE]))
-def test_after_any_history_the_last_content_counts_in_bounded_time(steps: list[Step], pace: Pace) -> None:
+@given(steps=STEPS, settling=st.sampled_from([SETTLING, AT_ONCE]))
+def test_after_any_history_the_last_content_counts_in_bounded_time(steps: list[Step], settling: Settling) -> None:
     """The oracle is the file itself: each writing is followed by an event, as the kernel's close is."""
     file: FileContent = GOOD
     version = 0
@@ -155,7 +155,7 @@ def test_after_any_history_the_last_content_counts_in_bounded_time(steps: list[S
         nonlocal entry
         while entry.due is not None and entry.due <= until:
             before = entry
-            entry = looked(entry, entry.due, Look(file, stamp(version)), pace)
+            entry = looked(entry, entry.due, Glance(file, stamp(version)), settling)
             assert entry.published in {before.published, file}
             assert entry.due is None or before.due is None or entry.due > before.due
 
@@ -165,7 +165,7 @@ def test_after_any_history_the_last_content_counts_in_bounded_time(steps: list[S
         run(now)
         if kind == "write":
             file, version = content, version + 1
-        entry = touched(entry, now, kinds[kind], stamp(version), pace)
+        entry = touched(entry, now, kinds[kind], stamp(version), settling)
         assert entry.due is not None
     run(now + 2.1)
     assert entry.due is None

@@ -16,7 +16,7 @@ from podgate.linux.inotify import Directories, Event, What
 from podgate.model.files import Directory, FileContent, Missing
 from podgate.model.frozen import Frozen
 from podgate.sources.reading import Wanted, is_directory, is_regular, read, stamp_of, walk
-from podgate.sources.settling import Entry, Pace, Touch, looked, touched
+from podgate.sources.settling import Entry, Settling, Touch, looked, touched
 from podgate.sources.trails import Trails
 
 _ATTEMPTS: Final = 8
@@ -40,7 +40,7 @@ class Root(Frozen, frozen=True):
     wanted: Wanted
     recursive: bool = False
     limit: int = 1 << 20
-    pace: Pace = Pace()
+    settling: Settling = Settling()
 
 
 class Following:
@@ -135,7 +135,7 @@ class Following:
         stamp = stamp_of(path)
         if touch is Touch.CREATED and not is_regular(stamp):
             touch = Touch.CHANGED
-        self._set(path, touched(self._entries[path], now, touch, stamp, self._root_of[path].pace))
+        self._set(path, touched(self._entries[path], now, touch, stamp, self._root_of[path].settling))
         self._moved.add(path)
 
     def _add(self, path: str, root: Root, now: float, touch: Touch) -> None:
@@ -154,15 +154,15 @@ class Following:
     def _look(self, path: str, now: float) -> None:
         root = self._root_of[path]
         before = self._entries[path]
-        look = read(path, root.limit, root.wanted if self._lists(path) else None)
-        after = looked(before, now, look, root.pace)
+        glance = read(path, root.limit, root.wanted if self._lists(path) else None)
+        after = looked(before, now, glance, root.settling)
         self._set(path, after)
-        if isinstance(look.content, Directory):
+        if isinstance(glance.content, Directory):
             # What came with a swap, at the start, or with a root that was missing is as settled as the directory: a
             # root without what is in it would be taken for an empty one.
             is_back = path in self._roots and isinstance(before.published, Missing)
             touch = Touch.SWAPPED if before.swapped or is_back else Touch.CHANGED
-            self._list(path, look.content, now, touch, again=before.hollow is not None)
+            self._list(path, glance.content, now, touch, again=before.hollow is not None)
         elif isinstance(after.published, Directory):
             for child in self._children.get(path, set()) - self._roots.keys():  # held back: so are its names
                 self._set(child, Entry(published=self._entries[child].published))

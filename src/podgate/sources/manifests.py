@@ -23,7 +23,7 @@ from podgate.model.snapshot import Absent, Listed, Snapshot, Watch
 from podgate.sources.claims import Claims, conflict_problem
 from podgate.sources.following import Root, followed, load
 from podgate.sources.objects import FileObjects, Wanted, read_objects
-from podgate.sources.settling import AT_ONCE, Pace
+from podgate.sources.settling import AT_ONCE, Settling
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl")
 MARKER: Final = ".podgate-lab"
@@ -51,7 +51,7 @@ class ManifestSource:
         Raises:
             SourceError: the kernel refuses to watch.
         """
-        reading = Reading(self._path, self._wanted)
+        reading = SnapshotReader(self._path, self._wanted)
         given: Snapshot | None = None
         async for contents in followed(_roots(self._path)):
             snapshot = reading.snapshot(contents)
@@ -62,7 +62,7 @@ class ManifestSource:
 
 def load_snapshot(path: str, watches: tuple[Watch, ...]) -> Snapshot:
     """Give the objects once, for verbs that do not wait."""
-    return Reading(path, Wanted(watches)).snapshot(load_manifests(path))
+    return SnapshotReader(path, Wanted(watches)).snapshot(load_manifests(path))
 
 
 def load_manifests(path: str) -> Mapping[str, FileContent]:
@@ -71,8 +71,8 @@ def load_manifests(path: str) -> Mapping[str, FileContent]:
 
 
 def _roots(path: str) -> tuple[Root, ...]:
-    pace = AT_ONCE if is_lab(path) else Pace()
-    return (Root(path=path, wanted=_is_manifest, recursive=True, limit=MAX_BYTES, pace=pace),)
+    settling = AT_ONCE if is_lab(path) else Settling()
+    return (Root(path=path, wanted=_is_manifest, recursive=True, limit=MAX_BYTES, settling=settling),)
 
 
 def is_lab(path: str) -> bool:
@@ -84,7 +84,7 @@ def _is_manifest(name: str, is_directory: bool) -> bool:
     return not name.startswith(".") and (is_directory or name.endswith(SUFFIXES))
 
 
-class Reading:
+class SnapshotReader:
     """From the contents of the files, again and again, to the snapshot: only files that differ are parsed again."""
 
     def __init__(self, path: str, wanted: Wanted) -> None:

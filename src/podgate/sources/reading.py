@@ -13,7 +13,7 @@ from typing import Final
 
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
 from podgate.model.frozen import Frozen
-from podgate.sources.settling import Look, Stamp
+from podgate.sources.settling import Glance, Stamp
 
 _LINKS: Final = 40
 """How many links Linux follows in one path (path_resolution(7))."""
@@ -113,7 +113,7 @@ def is_regular(stamp: Stamp | None) -> bool:
     return stamp is not None and stat.S_ISREG(stamp.mode)
 
 
-def read(path: str, limit: int, wanted: Wanted | None) -> Look:
+def read(path: str, limit: int, wanted: Wanted | None) -> Glance:
     """Read what is behind a path.
 
     Args:
@@ -125,16 +125,16 @@ def read(path: str, limit: int, wanted: Wanted | None) -> Look:
     try:
         found = os.stat(path)
         if stat.S_ISDIR(found.st_mode):
-            return Look(_directory(path, wanted), _stamp(found))
+            return Glance(_directory(path, wanted), _stamp(found))
         if not stat.S_ISREG(found.st_mode):
-            return Look(Unreadable(f"it is a {_sort(found.st_mode)}, not a regular file"), _stamp(found))
+            return Glance(Unreadable(f"it is a {_sort(found.st_mode)}, not a regular file"), _stamp(found))
         return _regular(path, limit)
     except (FileNotFoundError, NotADirectoryError):
-        return Look(Missing(dangling=_is_link(path)), None)
+        return Glance(Missing(dangling=_is_link(path)), None)
     except OSError as error:
-        return Look(Unreadable(_why(error)), stamp_of(path))
+        return Glance(Unreadable(_why(error)), stamp_of(path))
     except ValueError:
-        return Look(Unreadable("its name holds a NUL or another character that no file name can have"), None)
+        return Glance(Unreadable("its name holds a NUL or another character that no file name can have"), None)
 
 
 def _directory(path: str, wanted: Wanted | None) -> FileContent:
@@ -151,12 +151,12 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False  # a link in a circle
 
 
-def _regular(path: str, limit: int) -> Look:
+def _regular(path: str, limit: int) -> Glance:
     descriptor = os.open(path, _FLAGS)
     try:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):  # replaced between stat and open
-            return Look(Unreadable("it changed while it was opened"), _stamp(before), whole=False)
+            return Glance(Unreadable("it changed while it was opened"), _stamp(before), whole=False)
         data = bytearray()
         while len(data) <= limit and (chunk := os.read(descriptor, min(_CHUNK, limit + 1 - len(data)))):
             data += chunk
@@ -165,8 +165,8 @@ def _regular(path: str, limit: int) -> Look:
         os.close(descriptor)
     whole = _stamp(before) == _stamp(after)
     if len(data) > limit:
-        return Look(Unreadable(f"it is larger than {limit} bytes"), _stamp(after))
-    return Look(Present(bytes(data)), _stamp(after), whole=whole)
+        return Glance(Unreadable(f"it is larger than {limit} bytes"), _stamp(after))
+    return Glance(Present(bytes(data)), _stamp(after), whole=whole)
 
 
 def _is_link(path: str) -> bool:

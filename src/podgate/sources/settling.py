@@ -6,12 +6,12 @@ the last of any burst of changes is read.
 
 The rules, and why:
 
-* A change is read once it has been left alone for ``Pace.settle``: editors and scripts write in several steps.
+* A change is read once it has been left alone for ``Settling.settle``: editors and scripts write in several steps.
 * A regular file that was just created is left to its writer, who will close it; at the latest ``PATIENCE`` later it is
   read anyway (a hard link is created and never closed).
 * A swap of kubelet's ``..data`` link is one step by design, and read at once.
 * Steady changes cannot hold off a reading for longer than ``PATIENCE``.
-* A file that becomes empty or goes missing after it had content counts only when it stays so for ``Pace.persist``:
+* A file that becomes empty or goes missing after it had content counts only when it stays so for ``Settling.persist``:
   editors truncate, or move away, before they write.
 """
 
@@ -30,14 +30,14 @@ AGAIN: Final = 0.001
 """Seconds after which a path that moved while it was read is read again, at the earliest."""
 
 
-class Pace(Frozen, frozen=True):
+class Settling(Frozen, frozen=True):
     """Seconds that a change must be left alone, and that an emptied or missing file must stay so."""
 
     settle: float = 0.020
     persist: float = 1.0
 
 
-AT_ONCE: Final = Pace(settle=0.0, persist=0.0)
+AT_ONCE: Final = Settling(settle=0.0, persist=0.0)
 """For directories whose every writer renames whole files into place."""
 
 
@@ -62,7 +62,7 @@ class Touch(Enum):
     """Kubelet's ``..data`` link on the way to it was renamed into place."""
 
 
-class Look(Frozen, frozen=True):
+class Glance(Frozen, frozen=True):
     """One reading of a path; ``whole`` is False when it was written to meanwhile."""
 
     content: FileContent
@@ -90,16 +90,16 @@ class Entry(Frozen, frozen=True):
     swapped: bool = False
 
 
-def touched(entry: Entry, now: float, touch: Touch, stamp: Stamp | None, pace: Pace) -> Entry:
+def touched(entry: Entry, now: float, touch: Touch, stamp: Stamp | None, settling: Settling) -> Entry:
     """Give the entry after a change of its path at ``now``; ``stamp`` is what stat says right after it."""
     first = now if entry.first is None else entry.first
     swapped = entry.swapped or touch is Touch.SWAPPED
-    wait = PATIENCE if touch is Touch.CREATED else pace.settle
+    wait = PATIENCE if touch is Touch.CREATED else settling.settle
     due = now if swapped else min(now + wait, first + PATIENCE)
     return msgspec.structs.replace(entry, due=due, first=first, stamp=stamp, swapped=swapped)
 
 
-def looked(entry: Entry, now: float, look: Look, pace: Pace) -> Entry:
+def looked(entry: Entry, now: float, glance: Glance, settling: Settling) -> Entry:
     """Give the entry after a reading at ``now``: published, or held back with a time for the next reading.
 
     The very first reading is published whatever it is, since there is nothing better; if it was not whole, another one
@@ -107,15 +107,15 @@ def looked(entry: Entry, now: float, look: Look, pace: Pace) -> Entry:
     """
     first = entry.published is None
     impatient = entry.swapped or (entry.first is not None and now >= entry.first + PATIENCE)
-    moving = not look.whole or not (impatient or first or look.stamp == entry.stamp)
-    again = now + max(pace.settle, AGAIN)
+    moving = not glance.whole or not (impatient or first or glance.stamp == entry.stamp)
+    again = now + max(settling.settle, AGAIN)
     if moving and not first:
-        return msgspec.structs.replace(entry, due=again, stamp=look.stamp, swapped=False)
-    if is_hollow(look.content) and entry.published is not None and not is_hollow(entry.published):
+        return msgspec.structs.replace(entry, due=again, stamp=glance.stamp, swapped=False)
+    if is_hollow(glance.content) and entry.published is not None and not is_hollow(entry.published):
         since = now if entry.hollow is None else entry.hollow
-        if now < since + pace.persist:
-            return Entry(published=entry.published, due=since + pace.persist, hollow=since, stamp=look.stamp)
-    return Entry(published=look.content, due=again if moving else None, stamp=look.stamp)
+        if now < since + settling.persist:
+            return Entry(published=entry.published, due=since + settling.persist, hollow=since, stamp=glance.stamp)
+    return Entry(published=glance.content, due=again if moving else None, stamp=glance.stamp)
 
 
 def is_hollow(content: FileContent) -> bool:
