@@ -14,10 +14,10 @@ from podgate.kubeapi.connection import Connection, Limits
 from podgate.model.frozen import ObjectRef
 from podgate.model.snapshot import Kind, Listed, Snapshot, Watch
 from podgate.sources.kube.source import KubeSource
-from podgate.sources.kube.watching import Pace
+from podgate.sources.kube.watching import Retrying
 from tests.support.poll import poll_async
 
-QUICK = Pace(first=0.02, longest=0.1, between=0.01)
+QUICK = Retrying(first=0.02, longest=0.1, between=0.01)
 """As in production, but for the waiting."""
 
 
@@ -67,7 +67,7 @@ async def running(
     """Run a source against a server."""
     connection = Connection(access or Access(url), Limits(silence=silence))
     found = Running()
-    source = found.source = KubeSource(connection, watches, pace=QUICK, report=found.report)
+    source = found.source = KubeSource(connection, watches, retrying=QUICK, report=found.report)
 
     async def follow() -> None:
         async for snapshot in source.values():

@@ -19,7 +19,7 @@ from podgate.model.kinds.config import CONFIG_MAP, ConfigMap
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
-from podgate.sources.kube.watching import Pace, Watching
+from podgate.sources.kube.watching import Retrying, Watching
 
 EXPIRED = Refusal(410, "Expired")
 NO_STREAM = Refusal(500, "InternalError", "the storage feature RequestWatchProgress is disabled")
@@ -175,12 +175,12 @@ def test_failures_wait_longer_and_longer_but_not_for_ever() -> None:
         watching.lost("gone")
         pauses.append(watching.pause(1))
     assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (Pace().first, Pace().longest)
-    assert watching.pause(0) == Pace().longest / 2
+    assert (pauses[0], pauses[-1]) == (Retrying().first, Retrying().longest)
+    assert watching.pause(0) == Retrying().longest / 2
     asks(watching)
     watching.batch(Batch((Bookmark(),), "6"))
     watching.ended()
-    assert watching.pause(1) == Pace().between
+    assert watching.pause(1) == Retrying().between
 
 
 def test_a_server_that_ends_empty_watches_at_once_does_not_make_us_spin() -> None:
@@ -209,7 +209,7 @@ def test_a_kind_is_absent_when_it_was_refused_twice(no: Refusal, why: str) -> No
     assert watching.refused(no) is True
     assert (watching.answered, watching.absent) == (True, why)
     assert watching.trouble.startswith(f"cannot watch ConfigMap: {why}")
-    assert watching.pause(1) == Pace().longest
+    assert watching.pause(1) == Retrying().longest
     asks(watching)
     assert watching.batch(end("5")) is True
     assert (watching.absent, watching.listed, watching.trouble) == (None, True, "")
@@ -217,7 +217,7 @@ def test_a_kind_is_absent_when_it_was_refused_twice(no: Refusal, why: str) -> No
 
 def test_a_kind_that_was_listed_is_doubted_longer() -> None:
     watching = listed("a")
-    for _ in range(Pace().doubted_listed - 1):
+    for _ in range(Retrying().doubted_listed - 1):
         asks(watching)
         assert watching.refused(FORBIDDEN) is False
     assert names(watching) == {"a"}

@@ -18,7 +18,7 @@ from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import Table
 from podgate.sources.kube.merging import Merging
 from podgate.sources.kube.wanted import watches_for
-from podgate.sources.kube.watching import Pace, Watching
+from podgate.sources.kube.watching import Retrying, Watching
 
 Report = Callable[[str, str], None]
 """Told of a watch, by its name, what is wrong with it; an empty text when nothing is."""
@@ -35,7 +35,7 @@ class KubeSource:
         connection: used while ``values`` is iterated, and opened by it.
         watches: what is watched. Of a kind ``by_name`` the snapshot holds the objects alone that ``want`` named.
         report: told what goes wrong and when it is mended.
-        pace: how long is waited.
+        retrying: how long is waited.
 
     Attributes:
         watchings: the state of each watch that runs from the start.
@@ -47,16 +47,16 @@ class KubeSource:
         watches: tuple[Watch, ...],
         *,
         report: Report = _silent,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        retrying: Retrying = Retrying(),  # noqa: B008 - frozen
         decoder: Callable[[Kind[Any]], Decoding] = Decoder,
     ) -> None:
         self._connection = connection
         self._report = report
-        self._pace = pace
+        self._retrying = retrying
         self._decoder = decoder
         self._by_leader = tuple(watch for watch in dict.fromkeys(watches) if watch.by_leader)
         own = [watch for watch in dict.fromkeys(watches) if not (watch.by_name or watch.by_leader)]
-        self.watchings = [Watching(watch, pace) for watch in own]
+        self.watchings = [Watching(watch, retrying) for watch in own]
         kinds = list(dict.fromkeys(watching.watch.kind.kind for watching in self.watchings))
         self._by_name = {
             watch.kind.kind: watch.kind for watch in watches if watch.by_name and watch.kind.kind not in kinds
@@ -192,7 +192,7 @@ class KubeSource:
         while True:
             self._leads_changed.clear()
             if self._leads:
-                self._led = tuple(Watching(watch, self._pace) for watch in self._by_leader)
+                self._led = tuple(Watching(watch, self._retrying) for watch in self._by_leader)
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(self._follow(each), name=_name(each.watch)) for each in self._led]
                     while self._leads:
@@ -220,7 +220,7 @@ class KubeSource:
                     self._report(_name(watch), "")
                 for watch in wanted:
                     if watch not in tasks:
-                        self._named[watch] = Watching(watch, self._pace)
+                        self._named[watch] = Watching(watch, self._retrying)
                         tasks[watch] = group.create_task(self._follow(self._named[watch]), name=_name(watch))
                 await self._until_answered_or_changed()
 
@@ -233,7 +233,7 @@ class KubeSource:
             if not self._retired:
                 await self._wanted_changed.wait()
             else:
-                await asyncio.sleep(self._pace.between)
+                await asyncio.sleep(self._retrying.between)
         self._wanted_changed.clear()
 
 

@@ -26,7 +26,7 @@ _PROGRESS: Final = "RequestWatchProgress"
 """In the message of an API server whose etcd is older than 3.4.31 or 3.5.13: it cannot stream lists."""
 
 
-class Pace(Frozen, frozen=True):
+class Retrying(Frozen, frozen=True):
     """How long is waited, in seconds, and how often a no is doubted.
 
     Attributes:
@@ -60,7 +60,7 @@ class Watching:
         over: whether the server has said no inside of the watch, which must be left then.
     """
 
-    def __init__(self, watch: Watch, pace: Pace = Pace()) -> None:  # noqa: B008 - frozen
+    def __init__(self, watch: Watch, retrying: Retrying = Retrying()) -> None:  # noqa: B008 - frozen
         self.watch = watch
         self.objects: Table[ObjectRef, Any] = Table()
         self.listed = False
@@ -69,7 +69,7 @@ class Watching:
         self.trouble = ""
         self.over = False
         self.resource_version = ""
-        self._pace = pace
+        self._retrying = retrying
         self._mode: Literal["stream", "pages", "changes"] = "stream"
         self._streams = True
         self._token = ""
@@ -97,13 +97,13 @@ class Watching:
     def pause(self, jitter: float) -> float:
         """Seconds to wait before the next request; ``jitter``, from 0 to 1, spreads clients over half to all of it."""
         if self.absent is not None:
-            wait = self._pace.longest
+            wait = self._retrying.longest
         elif self._failures:
-            wait = min(self._pace.first * 2.0 ** min(self._failures - 1, 16), self._pace.longest)
+            wait = min(self._retrying.first * 2.0 ** min(self._failures - 1, 16), self._retrying.longest)
         elif self._token or not self.listed:
             wait = 0.0
         else:
-            wait = self._pace.between
+            wait = self._retrying.between
         # What the server asks for is never undercut.
         return max(wait * (0.5 + jitter / 2), self._asked_to_wait * (1 + jitter / 4))
 
@@ -111,7 +111,7 @@ class Watching:
         """Give the next request."""
         self._asked_to_wait = 0.0
         self._heard = self.over = False
-        seconds = round(self._pace.lasting * (1 + jitter))
+        seconds = round(self._retrying.lasting * (1 + jitter))
         if self._mode == "changes":
             return follow(self.watch, self.resource_version, seconds)
         if self._mode == "stream":
@@ -226,7 +226,7 @@ class Watching:
         self._failures += 1
         self._refusals += 1
         why = _ABSENT[refusal.code]
-        doubted = self._pace.doubted_listed if self.listed else self._pace.doubted
+        doubted = self._retrying.doubted_listed if self.listed else self._retrying.doubted
         changed = False
         if self._refusals >= doubted and self.absent != why:
             self.absent, self.listed, changed = why, False, True
