@@ -36,7 +36,7 @@ from podgate.features.masquerade.own_pods import from_node, from_pod, internal_a
 from podgate.features.masquerade.policies import WrittenPolicy
 from podgate.features.masquerade.port_room import port_problems
 from podgate.features.masquerade.prefixes import Entry
-from podgate.features.masquerade.reading import EMPTY_LIST, Reading, Text, read
+from podgate.features.masquerade.reading import EMPTY_LIST, ConfigReading, Text, read
 from podgate.features.masquerade.resolving import Place, Resolver, missing_addresses
 from podgate.features.masquerade.settings import Settings
 from podgate.joints import Compiled, Inputs
@@ -56,7 +56,7 @@ KEPT: Final = "config.json"
 StatesT = TypeVar("StatesT")
 
 
-class Decision(NamedTuple):
+class ConfigInForce(NamedTuple):
     """Which configuration is in force, and why not the one that was written."""
 
     config: Config
@@ -90,7 +90,7 @@ class Compiler(Generic[StatesT]):
         self._is_agent = settings.rules == "ip-masq-agent"
         self._families = families_on(settings)
         self._defaults = default_entries(all_reserved=settings.nomasq_all_reserved_ranges)
-        self._readings: dict[Text, Reading] = {}
+        self._readings: dict[Text, ConfigReading] = {}
         self._merge = Remembered(lambda *configs: merge(configs))
         self._from_kept = Remembered(from_kept)
         self._kept_bytes = Remembered(kept_bytes)
@@ -113,18 +113,18 @@ class Compiler(Generic[StatesT]):
 
     def __call__(self, inputs: Inputs) -> Compiled[StatesT]:
         """Compile the newest inputs."""
-        decision = self.decide(inputs)
+        chosen = self.decide(inputs)
         policies = self._policies(inputs.objects, inputs.kept.get(KEPT_POLICIES))
-        intent, own_problems = self._intent(inputs, decision, policies.policies)
-        kept = {KEPT: decision.keep, KEPT_POLICIES: policies.keep}
+        intent, own_problems = self._intent(inputs, chosen, policies.policies)
+        kept = {KEPT: chosen.keep, KEPT_POLICIES: policies.keep}
         return Compiled(
             states=self._states(intent),
-            problems=self._problems(*inputs.objects.faults, *decision.problems, *policies.problems, *own_problems),
+            problems=self._problems(*inputs.objects.faults, *chosen.problems, *policies.problems, *own_problems),
             keep={name: data for name, data in kept.items() if data is not None},
-            degraded=decision.degraded,
+            degraded=chosen.degraded,
         )
 
-    def decide(self, inputs: Inputs) -> Decision:
+    def decide(self, inputs: Inputs) -> ConfigInForce:
         """Choose the configuration: what is written, else the last good one, else the built-in list."""
         chosen = choose(self._settings, inputs)
         readings = self._read(chosen.texts)
@@ -135,22 +135,22 @@ class Compiler(Generic[StatesT]):
             if not config.entries and not (chosen.texts and chosen.texts[0].alone):
                 first = Problem(chosen.texts[0].ref, "warning", "EmptyList", chosen.texts[0].field, EMPTY_LIST)
                 problems = (*problems, first)
-            return Decision(config, chosen.in_force, self._kept_bytes(config), "", problems)
+            return ConfigInForce(config, chosen.in_force, self._kept_bytes(config), "", problems)
         return self._stand_in(inputs, problems)
 
-    def _stand_in(self, inputs: Inputs, problems: tuple[Problem, ...]) -> Decision:
+    def _stand_in(self, inputs: Inputs, problems: tuple[Problem, ...]) -> ConfigInForce:
         data = inputs.kept.get(KEPT)
         if data is not None:
             last_good = self._from_kept(data, self._families)
             if last_good is not None:
-                return Decision(last_good, "kept", data, "", problems)
+                return ConfigInForce(last_good, "kept", data, "", problems)
             path = f"{self._settings.state_dir.rstrip('/')}/{KEPT}"
             message = "is not what podgate keeps there, and is not used: remove it"
             problems = (*problems, Problem(file_ref(path), "warning", "KeptUnusable", "", message))
         degraded = "the configuration is bad and no earlier one is known: the built-in list is in force"
-        return Decision(Config(entries=self._defaults), "default", None, degraded, problems)
+        return ConfigInForce(Config(entries=self._defaults), "default", None, degraded, problems)
 
-    def _read(self, texts: Iterable[Text]) -> list[Reading]:
+    def _read(self, texts: Iterable[Text]) -> list[ConfigReading]:
         """Read each text, or remember what came of it; what is no longer there is forgotten."""
         self._readings = {
             text: self._readings.get(text) or read(text, self._defaults, self._families) for text in texts
@@ -163,7 +163,7 @@ class Compiler(Generic[StatesT]):
         return configs[0] if chosen.texts[0].alone else self._merge(*configs)
 
     def _intent(
-        self, inputs: Inputs, decision: Decision, policies: tuple[WrittenPolicy, ...]
+        self, inputs: Inputs, chosen: ConfigInForce, policies: tuple[WrittenPolicy, ...]
     ) -> tuple[Intent, tuple[Problem, ...]]:
         name = self._settings.node_name or inputs.machine.node_name
         nodes = inputs.objects.objects(NODE)
@@ -177,7 +177,7 @@ class Compiler(Generic[StatesT]):
         facts = self._facts(inputs.machine, node, any(policy.interfaces for policy in policies))
         place = Place(name, pods, inputs.objects.objects(NAMESPACE), facts)
         resolved = self._resolver(policies, place, self._ports)
-        config = decision.config
+        config = chosen.config
         ipv6 = Known((), cluster=True)
         if "ip6" in self._families and not self._is_agent:
             ipv6 = self._ipv6(self._nodes_ipv6(nodes), own, config, inputs.machine)
@@ -199,8 +199,8 @@ class Compiler(Generic[StatesT]):
             node_name=name,
             random_fully=self._settings.random_fully,
             config=config,
-            in_force=decision.in_force,
-            stands_in=bool(decision.degraded),
+            in_force=chosen.in_force,
+            stands_in=bool(chosen.degraded),
             digest=self._digest(config),
             ports=self._ports,
         )

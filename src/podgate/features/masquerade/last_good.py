@@ -29,7 +29,7 @@ KEPT_POLICIES: Final = "policies.json"
 _KEPT_VERSION: Final = 1
 
 
-class InForce(Frozen, frozen=True):
+class PoliciesInForce(Frozen, frozen=True):
     """The policies in force.
 
     Attributes:
@@ -59,7 +59,7 @@ class PolicyReader:
         self._kept = Remembered(_from_kept)
         self._chosen = Remembered(self._choose)
 
-    def __call__(self, snapshot: Snapshot, kept: bytes | None) -> InForce:
+    def __call__(self, snapshot: Snapshot, kept: bytes | None) -> PoliciesInForce:
         """Give the policies in force.
 
         Args:
@@ -70,10 +70,10 @@ class PolicyReader:
         found = snapshot.kinds.get(MASQUERADE_POLICY.kind)
         if isinstance(found, Absent) and found.why == "forbidden":
             return self._forbidden(kept)
-        written: InForce = self._chosen(snapshot.objects(MASQUERADE_POLICY), kept)
+        written: PoliciesInForce = self._chosen(snapshot.objects(MASQUERADE_POLICY), kept)
         return written
 
-    def _choose(self, objects: Table[ObjectRef, MasqueradePolicy], kept: bytes | None) -> InForce:
+    def _choose(self, objects: Table[ObjectRef, MasqueradePolicy], kept: bytes | None) -> PoliciesInForce:
         readings = self._read(objects)
         earlier: Mapping[ObjectRef, MasqueradePolicy] = self._kept(kept)
         policies: list[WrittenPolicy] = []
@@ -93,15 +93,15 @@ class PolicyReader:
             else:
                 policies.append(reading.written)
                 keep.append(policy)
-        return InForce(in_order(policies), _kept_bytes(keep) if keep or kept else None, tuple(problems))
+        return PoliciesInForce(in_order(policies), _kept_bytes(keep) if keep or kept else None, tuple(problems))
 
-    def _forbidden(self, kept: bytes | None) -> InForce:
+    def _forbidden(self, kept: bytes | None) -> PoliciesInForce:
         earlier: Mapping[ObjectRef, MasqueradePolicy] = self._kept(kept)
         readings = (read_policy(policy, self._families).written for policy in earlier.values())
         stay = "those seen last stay in force" if earlier else "none is in force"
         message = f"policies may not be listed; {stay}: allow get, list and watch of {MASQUERADE_POLICY.plural}"
         problem = Problem(ObjectRef("Kind", MASQUERADE_POLICY.kind), "warning", "Forbidden", "", message)
-        return InForce(in_order(written for written in readings if written is not None), kept, (problem,))
+        return PoliciesInForce(in_order(written for written in readings if written is not None), kept, (problem,))
 
 
 def _stand_in(ref: ObjectRef, *, stays: bool) -> Problem:

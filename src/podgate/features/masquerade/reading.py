@@ -47,14 +47,14 @@ class Text(Frozen, frozen=True):
     alone: bool = True
 
 
-class Reading(Frozen, frozen=True):
+class ConfigReading(Frozen, frozen=True):
     """What came of a text: no config when there was an error."""
 
     config: Config | None
     problems: tuple[Problem, ...] = ()
 
 
-def read(text: Text, defaults: tuple[Entry, ...], families: Sequence[Family]) -> Reading:
+def read(text: Text, defaults: tuple[Entry, ...], families: Sequence[Family]) -> ConfigReading:
     """Read one text.
 
     Args:
@@ -67,7 +67,7 @@ def read(text: Text, defaults: tuple[Entry, ...], families: Sequence[Family]) ->
     config = reader.config(value, defaults if text.alone else ()) if isinstance(value, Mapping) else None
     failed = any(problem.severity == "error" for problem in reader.problems)
     order = list(value) if isinstance(value, Mapping) else []
-    return Reading(None if failed else config, reader.in_order(order))
+    return ConfigReading(None if failed else config, reader.in_order(order))
 
 
 class _Reader:
