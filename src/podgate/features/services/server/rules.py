@@ -2,7 +2,8 @@
 
 Here: which step waits for which, which of the two iptables programs this node uses. Not here: what is written
 (to_nftables.py, to_iptables.py), kube-proxy's nftables tables (predecessor.py).
-Invariant: what takes something away comes after what is in force instead, and nothing waits for it.
+Invariant: what takes something away comes after what is in force instead, and nothing waits for it. No rule tells what
+was in force before a start, so each step reads its own once.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -83,6 +84,7 @@ def _nftables(choice: Choice, family: Family, table: str) -> Step[States, Any, A
         followers=_followers(family) if chosen else (),
         gap=lambda states: states.settings.min_sync_period if chosen else 0.0,
         essential=chosen,
+        recovers=False,
     )
 
 
@@ -101,6 +103,7 @@ def _iptables(choice: Choice, binary: Binary, family: Family, table: TableName) 
         # The kernel tells nobody what iptables-legacy does.
         resync=lambda states: states.settings.sync_period if binary == "legacy" else None,
         gap=lambda states: states.settings.min_sync_period,
+        recovers=False,
     )
 
 
@@ -118,6 +121,7 @@ def _leftovers(
         after=steps_before(choice, binary, family, table),
         resync=lambda states: states.settings.sync_period,
         essential=False,
+        recovers=False,
     )
 
 
