@@ -180,6 +180,10 @@ def test_a_restart_writes_nothing_and_what_others_change_is_put_right(
             lab.run(THIS, f"iptables-{binary}", "-t", "nat", "-F", "KUBE-SERVICES")
             poll(lambda: rules(lab.run(THIS, *save)) == before)
             poll(lambda: applied(agent)[first:] == [f"iptables-{binary}/ip/nat"])
+            lab.run(THIS, f"iptables-{binary}", "-t", "nat", "-N", "KUBE-SVC-STRANGE")
+            lab.run(THIS, f"iptables-{binary}", "-t", "nat", "-N", "KUBE-STRANGE")
+            poll(lambda: "KUBE-SVC-STRANGE" not in chains(lab, binary))
+            lab.run(THIS, f"iptables-{binary}", "-t", "nat", "-X", "KUBE-STRANGE")  # nobody else took it
         clean(lab, tmp_path)
 
 
