@@ -44,6 +44,7 @@ from podgate.targets.iptables.state import Binary, Placed, State, TableName
 MANY_ENDPOINTS: Final = 1000
 """More endpoints than this have rules without comments, as with kube-proxy (its large-cluster mode)."""
 
+_SHARED: Final = (NAT_SERVICES, NAT_NODE_PORTS, FILTER_SERVICES, FILTER_EXTERNAL, FILTER_FIREWALL)
 _TOTAL: Final = "endpoints"
 _NEW: Final = "-m conntrack --ctstate NEW"
 _PORTALS: Final = '-m comment --comment "kubernetes service portals"'
@@ -71,6 +72,13 @@ _JUMPS: Final[Mapping[TableName, tuple[tuple[str, str], ...]]] = {
     "mangle": (),
 }
 
+_LAST: Final = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
+_FORWARDING: Final = '-m comment --comment "kubernetes forwarding rules"'
+_FORWARDING_MORE: Final = '-m comment --comment "kubernetes forwarding conntrack rule"'
+_MARTIAN: Final = (
+    '! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections"'
+    " -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"
+)
 _LOOPBACK: Final[Mapping[Family, str]] = {"ip": "127.0.0.0/8", "ip6": "::1/128"}
 
 
@@ -92,7 +100,7 @@ class Writer:
         self._endpoints = counted(_endpoints)
         self._style = Style(family)
         self._ports = spread(PortRules(self._style))
-        self._joined = {name: Remembered(_in_order) for name in (*_SHARED["nat"], *_SHARED["filter"])}
+        self._joined = {name: Remembered(_in_order) for name in _SHARED}
         self._placed = {
             table: tuple(Placed(chain, read_rule(words, family), is_first=True) for chain, words in _JUMPS[table])
             for table in TABLES
@@ -178,19 +186,6 @@ class Writer:
         for port, check in sorted(checks.items()):
             why = self._style.comment(f"{check.namespace}/{check.name} health check node port")
             yield said("-p tcp", why, f"-m tcp --dport {port} -j ACCEPT")
-
-
-_SHARED: Final = {
-    "nat": (NAT_SERVICES, NAT_NODE_PORTS),
-    "filter": (FILTER_SERVICES, FILTER_EXTERNAL, FILTER_FIREWALL),
-}
-_LAST: Final = "kubernetes service nodeports; NOTE: this must be the last rule in this chain"
-_FORWARDING: Final = '-m comment --comment "kubernetes forwarding rules"'
-_FORWARDING_MORE: Final = '-m comment --comment "kubernetes forwarding conntrack rule"'
-_MARTIAN: Final = (
-    '! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections"'
-    " -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"
-)
 
 
 def node_port_matches(family: Family, node: NodeWide) -> Iterator[tuple[str, str]]:
