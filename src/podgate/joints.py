@@ -254,7 +254,7 @@ class Served(Protocol):
 
 
 class Agent(Protocol[SettingsT, StatesT]):
-    """What is declared to the host, which runs it. Everything but ``steps`` is pure.
+    """What is declared to the host, which runs it. Everything but ``steps`` is pure; what has a body here is usual.
 
     One whose own objects have a status also has ``tells`` (targets/kubernetes/reports.py).
     """
@@ -282,27 +282,27 @@ class Agent(Protocol[SettingsT, StatesT]):
         """Give the feature's own metrics."""
         ...
 
-    def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:
+    def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002
         """Make ``Inputs.kept`` out of states that were read back, by step; empty where they tell nothing."""
-        ...
+        return {}
 
-    def obstacle(self, settings: SettingsT, environ: Mapping[str, str]) -> str:
+    def obstacle(self, settings: SettingsT, environ: Mapping[str, str]) -> str:  # noqa: ARG002
         """Say why ``run`` cannot start here, and what to do; empty when it can."""
-        ...
+        return ""
 
-    def instance(self, settings: SettingsT) -> str:
+    def instance(self, settings: SettingsT) -> str:  # noqa: ARG002
         """Name what one network namespace has one of: the feature, or what tells two of its agents apart."""
-        ...
+        return self.name
 
-    def pages(self, settings: SettingsT, served: Served) -> Mapping[str, Mapping[str, Page]]:
+    def pages(self, settings: SettingsT, served: Served) -> Mapping[str, Mapping[str, Page]]:  # noqa: ARG002
         """Give pages of the feature's own, by address (``ADDR:PORT``) and path, instead of the usual ones there."""
-        ...
+        return {}
 
 
 class Feature(Agent[SettingsT, StatesT], Protocol[SettingsT, StatesT]):
     """What a feature declares to the command line too: how it answers questions. Pure."""
 
-    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
+    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:  # noqa: ARG002
         """Complete the options of a command line by those in files that they name.
 
         Args:
@@ -312,7 +312,7 @@ class Feature(Agent[SettingsT, StatesT], Protocol[SettingsT, StatesT]):
         Raises:
             SettingsError: a file cannot be read, or used.
         """
-        ...
+        return given
 
     def render(self, states: StatesT) -> Answered:
         """Show the desired state."""

@@ -40,7 +40,7 @@ from podgate.features.masquerade.to_conntrack import judge_of
 from podgate.features.masquerade.to_iptables import KEPT_CHAINS, OWNERS, kept_spans, recorded_chains
 from podgate.features.masquerade.to_kubernetes import PolicyTelling
 from podgate.features.masquerade.to_nftables import KEEP, TABLE
-from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Served, Step
+from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Step
 from podgate.linux.iptables import hinted_binary
 from podgate.linux.tools import tool_version
 from podgate.model.checked import checked_rows, checked_text
@@ -50,7 +50,6 @@ from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.machine import Family, IPAddress
 from podgate.model.snapshot import Watch
-from podgate.observe.answers import Page
 from podgate.targets.conntrack.apply import ConntrackFollower, Judge
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.render import render
@@ -61,7 +60,7 @@ from podgate.targets.nftables.render import listing, state_json
 from podgate.targets.nftables.state import State
 
 
-class Masquerade:
+class Masquerade(Feature[Settings, States]):
     """Decides which Pod traffic leaves with the node's address; replaces ip-masq-agent."""
 
     name = "masquerade"
@@ -71,10 +70,6 @@ class Masquerade:
     def __init__(self) -> None:
         # Looked up once, so that the compiler and the steps of a process agree whatever a kubelet does meanwhile.
         self._choice = functools.cache(choose_backend)
-
-    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:  # noqa: ARG002
-        """Take the options as they are: no file says others."""
-        return given
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
         """Need one node's Pods or all, nodes, namespaces, policies, and the one ConfigMap unless a file was named."""
@@ -131,18 +126,6 @@ class Masquerade:
                 if found and family not in spans:
                     spans[family] = found
         return {KEPT: recover(spans)} if "ip" in spans else {}
-
-    def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:  # noqa: ARG002 - none
-        """Start anywhere."""
-        return ""
-
-    def instance(self, settings: Settings) -> str:  # noqa: ARG002 - one per node
-        """Have one per network namespace."""
-        return self.name
-
-    def pages(self, settings: Settings, served: Served) -> Mapping[str, Mapping[str, Page]]:  # noqa: ARG002 - none
-        """Serve the usual pages alone."""
-        return {}
 
     def render(self, states: States) -> Answered:
         """Show the tables as ``nft -f`` takes them, or the chains as ``iptables-restore --noflush`` does."""

@@ -19,24 +19,19 @@ from podgate.features.metadata.intent import Intent, NodeRules, rule_lines
 from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.settings import Settings
-from podgate.joints import Answered, Compiled, Inputs, Look, QuestionError, Sample, Served, Step
+from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Step
 from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.pods import POD
 from podgate.model.snapshot import Watch
-from podgate.observe.answers import Page
 
 
-class Metadata:
+class Metadata(Feature[Settings, Intent]):
     """Keeps the node's credentials on the cloud's metadata server out of Pods' reach; replaces metadata-proxy."""
 
     name = "metadata"
     settings = Settings
-
-    def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:  # noqa: ARG002
-        """Take the options as they are: no file says others."""
-        return given
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:  # noqa: ARG002 - always the same
         """Need this node, its Pods and the policies."""
@@ -66,18 +61,6 @@ class Metadata:
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is kept
         """Recover nothing: while a policy is broken, the strictest rules are in force."""
-        return {}
-
-    def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:  # noqa: ARG002 - none
-        """Start anywhere."""
-        return ""
-
-    def instance(self, settings: Settings) -> str:  # noqa: ARG002 - one per node
-        """Have one per network namespace."""
-        return self.name
-
-    def pages(self, settings: Settings, served: Served) -> Mapping[str, Mapping[str, Page]]:  # noqa: ARG002 - none
-        """Serve the usual pages alone."""
         return {}
 
     def render(self, states: Intent) -> Answered:

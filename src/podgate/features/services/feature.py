@@ -26,7 +26,7 @@ from podgate.features.services.server.serving import Serving, cell_of, listeners
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
-from podgate.joints import Answered, Compiled, Inputs, Look, Sample, Served, Step
+from podgate.joints import Answered, Compiled, Feature, Inputs, Look, Sample, Served, Step
 from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef, file_ref
@@ -47,7 +47,7 @@ from podgate.targets.sysctl.apply import SysctlTarget
 from podgate.targets.sysctl.state import State as SysctlState
 
 
-class Services:
+class Services(Feature[Settings, States]):
     """Leads Service addresses to endpoints; replaces kube-proxy."""
 
     name = "services"

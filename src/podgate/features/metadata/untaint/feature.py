@@ -5,17 +5,16 @@ Invariant: it is the only part of podgate that may change Nodes, runs once per c
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from podgate.features.metadata.untaint.compile import PROXY, States, compile_untaint
 from podgate.features.metadata.untaint.settings import UntaintSettings
-from podgate.joints import Compiled, Inputs, Sample, Served, SourceError, Step
+from podgate.joints import Agent, Compiled, Inputs, Sample, SourceError, Step
 from podgate.kubeapi.connection import Connection
 from podgate.model.files import FileWatch
 from podgate.model.kinds.nodes import NODE
 from podgate.model.snapshot import Watch
-from podgate.observe.answers import Page
 from podgate.sources.origin import Api, access_of, origin
 from podgate.targets.kubernetes.taints import Taints
 from podgate.targets.kubernetes.untainting import TaintsTarget
@@ -23,7 +22,7 @@ from podgate.targets.kubernetes.untainting import TaintsTarget
 SUMMARY = "Take the start-up taint away from each Node whose metadata proxy is ready."
 
 
-class MetadataUntaint:
+class MetadataUntaint(Agent[UntaintSettings, States]):
     """Frees Nodes of the start-up taint."""
 
     name = "metadata_untaint"
@@ -53,22 +52,6 @@ class MetadataUntaint:
     def samples(self, states: States) -> tuple[Sample, ...]:
         """Count the Nodes that have the taint."""
         return (Sample("podgate_metadata_untaint_tainted_nodes", states.tainted, help="Nodes that have the taint."),)
-
-    def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is kept
-        """Recover nothing."""
-        return {}
-
-    def obstacle(self, settings: UntaintSettings, environ: Mapping[str, str]) -> str:  # noqa: ARG002 - none
-        """Start anywhere."""
-        return ""
-
-    def instance(self, settings: UntaintSettings) -> str:  # noqa: ARG002 - one per network namespace
-        """Have one per network namespace."""
-        return self.name
-
-    def pages(self, settings: UntaintSettings, served: Served) -> Mapping[str, Mapping[str, Page]]:  # noqa: ARG002 - none
-        """Serve the usual pages alone."""
-        return {}
 
 
 FEATURE = MetadataUntaint()

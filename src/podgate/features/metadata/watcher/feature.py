@@ -14,16 +14,15 @@ from podgate.features.metadata.watched import Watched
 from podgate.features.metadata.watcher.compile import States, compile_watched
 from podgate.features.metadata.watcher.sending import SendingTarget
 from podgate.features.metadata.watcher.settings import WatchSettings
-from podgate.joints import Compiled, Inputs, Sample, Served, Step
+from podgate.joints import Agent, Compiled, Inputs, Sample, Step
 from podgate.model.files import FileWatch
 from podgate.model.snapshot import Watch
-from podgate.observe.answers import Page
 from podgate.targets.cell.state import State as Told
 
 SUMMARY = "Follow Pods and MetadataPolicies for the proxy of this node, which has no room for them in its process."
 
 
-class MetadataWatch:
+class MetadataWatch(Agent[WatchSettings, States]):
     """Follows Pods and policies for the proxy."""
 
     name = "metadata_watch"
@@ -61,18 +60,6 @@ class MetadataWatch:
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is read back
         """Recover nothing: Pods may be others by now."""
-        return {}
-
-    def obstacle(self, settings: WatchSettings, environ: Mapping[str, str]) -> str:  # noqa: ARG002 - none
-        """Start anywhere."""
-        return ""
-
-    def instance(self, settings: WatchSettings) -> str:  # noqa: ARG002 - one per node
-        """Have one per network namespace."""
-        return self.name
-
-    def pages(self, settings: WatchSettings, served: Served) -> Mapping[str, Mapping[str, Page]]:  # noqa: ARG002 - none
-        """Serve the usual pages alone."""
         return {}
 
 
