@@ -49,6 +49,8 @@ class Told:
     def drifted(self, step: str, what: str) -> None:
         self.drifts.append(step)
 
+    def turned(self, step: str, what: str, *, fault: bool) -> None: ...
+
     def refused(self, step: str, refused: Mapping[Any, str]) -> None: ...
 
     @property
