@@ -59,3 +59,14 @@ class Machine(Frozen, frozen=True):
     tools: tuple[tuple[str, str], ...] = ()
     kernel: str = ""
     lacks: frozenset[str] = frozenset()
+
+    def uplinks(self, family: Family) -> tuple[str, ...]:
+        """Give the devices that lead off the node, for a family: those of IPv4 default routes, and for IPv6 of its own.
+
+        An IPv6 one never counts for IPv4: where the kernel takes router advertisements, as it does by default until
+        IPv6 is forwarded, a Pod makes its own device a default route with one packet (CVE-2020-13401). A node whose
+        Pods have IPv6 forwards it, and takes none.
+        """
+        defaults = [route for route in self.routes if route.destination.prefixlen == 0]
+        counted = sorted(defaults, key=lambda route: route.destination.version)
+        return tuple(dict.fromkeys(r.interface for r in counted if r.destination.version == 4 or family == "ip6"))

@@ -75,17 +75,17 @@ def from_machine(machine: Machine) -> tuple[Entry, ...]:
     * Connected subnets of a bridge whose members are veths or taps: kubenet (cbr0), flannel and the bridge plugin
       (cni0).
 
-    A device with a default route is an uplink, whatever its kind; so is a bridge with a network card, bond, VLAN or
-    tunnel in it. Link-local destinations are gateways that plugins make up, not Pods.
+    A device with a default route is an uplink, whatever its kind (``Machine.uplinks``); so is a bridge with a network
+    card, bond, VLAN or tunnel in it. Link-local destinations are gateways that plugins make up, not Pods.
     """
     kinds = {interface.name: interface.kind for interface in machine.interfaces}
-    uplinks = {route.interface for route in machine.routes if route.destination.prefixlen == 0}
-    uplinks |= {interface.master for interface in machine.interfaces if interface.kind not in _POD_LINKS}
+    mixed = {interface.master for interface in machine.interfaces if interface.kind not in _POD_LINKS}
+    uplinks = {4: mixed.union(machine.uplinks("ip")), 6: mixed.union(machine.uplinks("ip6"))}
     connected = {(address.interface, address.address.network) for address in machine.addresses}
     entries: list[Entry] = []
     for route in machine.routes:
         network, device = route.destination, route.interface
-        if route.gateway is not None or device in uplinks or network.is_link_local:
+        if route.gateway is not None or device in uplinks[network.version] or network.is_link_local:
             continue
         host_route = network.prefixlen == network.max_prefixlen and kinds.get(device) == "veth"
         if host_route or (kinds.get(device) == "bridge" and (device, network) in connected):

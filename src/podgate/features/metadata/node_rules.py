@@ -42,15 +42,5 @@ def node_rules(settings: Settings, machine: Machine, labels: Mapping[str, str] |
         *(Refusal(address, ports) for address, ports in cloud.closed_ports),
         Refusal(LOCAL_ADDRESS),
     )
-    uplinks = settings.uplinks or _uplinks(machine)
+    uplinks = settings.uplinks or tuple(sorted(machine.uplinks("ip")))
     return NodeRules("open", "", LOCAL_ADDRESS, redirects, refusals, tuple(v4), uplinks, settings.node_users)
-
-
-def _uplinks(machine: Machine) -> tuple[str, ...]:
-    """Give the devices of the IPv4 default routes.
-
-    Never those of IPv6: where the kernel takes router advertisements, as it does by default until IPv6 is forwarded, a
-    Pod makes its own device a default route with one packet (CVE-2020-13401), and would be left alone for it.
-    """
-    defaults = (route for route in machine.routes if route.destination.prefixlen == 0)
-    return tuple(sorted({route.interface for route in defaults if route.destination.version == 4}))

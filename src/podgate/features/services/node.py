@@ -37,7 +37,7 @@ def here_of(name: str, node: Node | None, machine: Machine) -> Here:
 def primary_addresses(node: Node | None, machine: Machine) -> tuple[bytes, ...]:
     """Give the first address of each family: internal ones before external ones, IPv4 first.
 
-    Without a Node, or without addresses in it, the machine's own: that of the device with the default route.
+    Without a Node, or without addresses in it, the machine's own: those of the devices with the default routes.
     """
     addresses = () if node is None else node.status.addresses
     found: dict[Family, bytes] = {}
@@ -53,11 +53,12 @@ def primary_addresses(node: Node | None, machine: Machine) -> tuple[bytes, ...]:
 
 
 def _machine_addresses(machine: Machine) -> Iterable[bytes]:
-    uplinks = [route.interface for route in machine.routes if route.destination.prefixlen == 0]
-    for uplink in uplinks:
-        for each in machine.addresses:
-            if each.interface == uplink and each.scope == "global":
-                yield each.address.ip.packed
+    for family in FAMILIES:
+        for uplink in machine.uplinks(family):
+            for each in machine.addresses:
+                address = each.address.ip.packed
+                if each.interface == uplink and each.scope == "global" and family_of(address) == family:
+                    yield address
 
 
 def local_addresses(node: Node | None, machine: Machine) -> frozenset[bytes]:
