@@ -11,7 +11,7 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE, ConfigMap, Namespace
 from podgate.model.kinds.meta import ApiStruct, ObjectMeta, OwnerReference, ref_of
 from podgate.model.kinds.nodes import NODE, Node, NodeAddress, NodeSpec, NodeStatus
-from podgate.model.kinds.pods import POD, Pod, PodIP, PodSpec, PodStatus
+from podgate.model.kinds.pods import POD, Pod, PodIP, PodSpec, PodStatus, pod_named, pod_names
 from podgate.model.kinds.reports import Applied, NodeReport
 
 CASES: list[tuple[bytes, type[ApiStruct], ApiStruct]] = [
@@ -128,3 +128,13 @@ def test_references_name_a_namespace_only_where_the_kind_has_one() -> None:
     assert ref_of(CONFIG_MAP, metadata) == ObjectRef("ConfigMap", "x", "shop")
     assert ref_of(NODE, metadata) == ObjectRef("Node", "x")
     assert ref_of(NAMESPACE, metadata) == ObjectRef("Namespace", "x")
+
+
+def test_a_pod_is_named_as_users_do() -> None:
+    names = (("web", "shop"), ("web", "default"), ("db", "default"))
+    pods = {ObjectRef("Pod", name, namespace): Pod(ObjectMeta(name, namespace)) for name, namespace in names}
+    for text, found in (("shop/web", ("web", "shop")), ("web", ("web", "default")), ("/web", None), ("shop/db", None)):
+        pod = pod_named(text, pods)
+        assert (None if pod is None else (pod.metadata.name, pod.metadata.namespace)) == found
+    assert pod_names(pods) == "default/db, default/web, shop/web"
+    assert pod_names(()) == "none"

@@ -10,9 +10,8 @@ from podgate.features.masquerade.explain import Who
 from podgate.features.masquerade.resolving import namespace_labels
 from podgate.features.masquerade.selecting import Labelled
 from podgate.joints import Inputs, QuestionError
-from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import NAMESPACE
-from podgate.model.kinds.pods import POD, Pod
+from podgate.model.kinds.pods import POD, Pod, pod_named, pod_names
 
 
 def sender_of(text: str, inputs: Inputs) -> Who:
@@ -26,13 +25,13 @@ def sender_of(text: str, inputs: Inputs) -> Who:
     except ValueError:
         if "=" in text:
             return _labelled(text, inputs)
-    namespace, slash, name = text.rpartition("/")
     pods = inputs.objects.objects(POD)
-    pod = pods.get(ObjectRef(POD.kind, name, namespace if slash else "default"))
+    pod = pod_named(text, pods)
     if pod is not None:
         return pod
-    known = ", ".join(sorted(f"{ref.namespace}/{ref.name}" for ref in pods)) or "none"
-    raise QuestionError(f'--from "{text}" is neither an address nor a Pod of the source on this node (Pods: {known})')
+    raise QuestionError(
+        f'--from "{text}" is neither an address nor a Pod of the source on this node (Pods: {pod_names(pods)})'
+    )
 
 
 def _labelled(text: str, inputs: Inputs) -> Labelled:

@@ -22,8 +22,7 @@ from podgate.features.metadata.settings import Settings
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Step
 from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
-from podgate.model.frozen import ObjectRef
-from podgate.model.kinds.pods import POD
+from podgate.model.kinds.pods import POD, pod_named, pod_names
 from podgate.model.snapshot import Watch
 
 
@@ -115,12 +114,10 @@ def _sender(text: str, inputs: Inputs) -> tuple[str, bool]:
     address = source_text(text)
     if address:
         return address, False
-    namespace, slash, name = text.rpartition("/")
     pods = inputs.objects.objects(POD)
-    pod = pods.get(ObjectRef(POD.kind, name, namespace if slash else "default"))
+    pod = pod_named(text, pods)
     if pod is not None and (pod.addresses or pod.spec.host_network):
         return ("" if pod.spec.host_network else source_text(pod.addresses[0])), pod.spec.host_network
     if pod is not None:
         raise QuestionError(f'--from "{text}": this Pod has no address yet: give an address')
-    known = ", ".join(sorted(f"{ref.namespace}/{ref.name}" for ref in pods)) or "none"
-    raise QuestionError(f'--from "{text}" is neither an address nor a Pod of the source (Pods: {known})')
+    raise QuestionError(f'--from "{text}" is neither an address nor a Pod of the source (Pods: {pod_names(pods)})')

@@ -16,7 +16,7 @@ from podgate.features.services.node import is_loopback, local_addresses
 from podgate.joints import Inputs, QuestionError
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.nodes import NODE
-from podgate.model.kinds.pods import POD, Pod
+from podgate.model.kinds.pods import POD, Pod, pod_named, pod_names
 
 _PROTOCOLS: Final[Mapping[str, Protocol]] = {"tcp": "tcp", "udp": "udp", "sctp": "sctp"}
 _DESTINATION: Final = re.compile(
@@ -117,10 +117,9 @@ class _Senders:
         address = packed(who)
         if address is not None:
             return self._at(who, address)
-        namespace, slash, name = who.rpartition("/")
-        pod = self._pods.get(ObjectRef(POD.kind, name, namespace if slash else "default"))
+        pod = pod_named(who, self._pods)
         if pod is None:
-            known = ", ".join(sorted(f"{ref.namespace}/{ref.name}" for ref in self._pods)) or "none"
+            known = pod_names(self._pods)
             raise QuestionError(
                 f'--from "{who}" is neither node, nor an address, nor a Pod of the source (Pods: {known})'
             )

@@ -1,13 +1,15 @@
 """Pods, as far as their node and their addresses go.
 
-Here: the Pod struct and its Kind value. Not here: containers, volumes and what else the lab runs.
+Here: the Pod struct, its Kind value, names as users give them. Not here: containers, volumes and what else the lab runs.
 Invariant: addresses are the API's text; a Pod on the host network has its node's addresses.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.meta import ApiStruct, ObjectMeta
 from podgate.model.snapshot import Kind
 
@@ -51,3 +53,14 @@ class Pod(ApiStruct, frozen=True, rename="camel", gc=False):
 
 
 POD: Final[Kind[Pod]] = Kind(group="", version="v1", kind="Pod", plural="pods", namespaced=True, decodes_to=Pod)
+
+
+def pod_named(text: str, pods: Mapping[ObjectRef, Pod]) -> Pod | None:
+    """Find a Pod as users name it, ``[NS/]POD``: without a namespace in ``default``."""
+    namespace, slash, name = text.rpartition("/")
+    return pods.get(ObjectRef(POD.kind, name, namespace if slash else "default"))
+
+
+def pod_names(pods: Iterable[ObjectRef]) -> str:
+    """Give the names of Pods, for a message that says which there are."""
+    return ", ".join(sorted(f"{ref.namespace}/{ref.name}" for ref in pods)) or "none"
