@@ -1,6 +1,6 @@
 """Pods, as far as their node and their addresses go.
 
-Here: the Pod struct, its Kind value, names as users give them. Not here: containers, volumes and what else the lab runs.
+Here: the Pod struct, its Kind value, names that users give. Not here: containers, volumes and what else the lab runs.
 Invariant: addresses are the API's text; a Pod on the host network has its node's addresses.
 """
 
