@@ -8,8 +8,7 @@ its ``from`` would be one for everybody. The manifest is deploy/masquerade-polic
 from typing import Any, Final
 
 from podgate.model.frozen import ObjectRef
-from podgate.model.kinds.meta import ApiStruct, ObjectMeta
-from podgate.model.snapshot import Kind
+from podgate.model.kinds.meta import ApiStruct, ObjectMeta, own_kind
 
 
 class MasqueradePolicy(ApiStruct, frozen=True, rename="camel", gc=False):
@@ -19,14 +18,7 @@ class MasqueradePolicy(ApiStruct, frozen=True, rename="camel", gc=False):
     spec: Any = None
 
 
-MASQUERADE_POLICY: Final[Kind[MasqueradePolicy]] = Kind(
-    group="podgate.dev",
-    version="v1alpha1",
-    kind="MasqueradePolicy",
-    plural="masqueradepolicies",
-    namespaced=False,
-    decodes_to=MasqueradePolicy,
-)
+MASQUERADE_POLICY: Final = own_kind("MasqueradePolicy", "masqueradepolicies", MasqueradePolicy)
 
 
 def policy_ref(name: str) -> ObjectRef:

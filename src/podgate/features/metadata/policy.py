@@ -6,8 +6,7 @@ Invariant: the object decodes whatever its spec holds; compile.py reads that and
 
 from typing import Any, Final
 
-from podgate.model.kinds.meta import ApiStruct, ObjectMeta
-from podgate.model.snapshot import Kind
+from podgate.model.kinds.meta import ApiStruct, ObjectMeta, own_kind
 
 
 class MetadataPolicy(ApiStruct, frozen=True, rename="camel", gc=False):
@@ -17,11 +16,4 @@ class MetadataPolicy(ApiStruct, frozen=True, rename="camel", gc=False):
     spec: Any = None
 
 
-METADATA_POLICY: Final[Kind[MetadataPolicy]] = Kind(
-    group="podgate.dev",
-    version="v1alpha1",
-    kind="MetadataPolicy",
-    plural="metadatapolicies",
-    namespaced=False,
-    decodes_to=MetadataPolicy,
-)
+METADATA_POLICY: Final = own_kind("MetadataPolicy", "metadatapolicies", MetadataPolicy)

@@ -1,15 +1,18 @@
 """What every Kubernetes object has: its metadata, and the way to its reference.
 
-Here: ObjectMeta, owner references, the struct base of all kinds. Not here: any particular kind.
+Here: ObjectMeta, owner references, the struct base of all kinds, podgate's own group. Not here: any particular kind.
 Invariant: field names are exactly the API's (camelCase, with its own spelling of IP), and each absent field has the
 API's default.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.snapshot import Kind
+
+OWN_GROUP: Final = "podgate.dev"
+"""The API group of podgate's own kinds."""
 
 
 class ApiStruct(Frozen, frozen=True, rename="camel", gc=False):
@@ -82,3 +85,11 @@ class ApiObject(Protocol):
 def ref_of(kind: Kind[Any], metadata: Named) -> ObjectRef:
     """Give the reference to an object of this kind; a cluster-wide kind has no namespace."""
     return ObjectRef(kind=kind.kind, name=metadata.name, namespace=metadata.namespace if kind.namespaced else "")
+
+
+StructT = TypeVar("StructT", bound=ApiStruct)
+
+
+def own_kind(name: str, plural: str, decodes_to: type[StructT]) -> Kind[StructT]:
+    """Give a kind of podgate's own; all of them are cluster-wide and ``v1alpha1``."""
+    return Kind(group=OWN_GROUP, version="v1alpha1", kind=name, plural=plural, namespaced=False, decodes_to=decodes_to)

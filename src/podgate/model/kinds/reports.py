@@ -8,8 +8,7 @@ Manifest: nodereports.podgate.dev in the customresourcedefinitions.yaml of each 
 
 from typing import Final
 
-from podgate.model.kinds.meta import ApiStruct, ObjectMeta
-from podgate.model.snapshot import Kind
+from podgate.model.kinds.meta import OWN_GROUP, ApiStruct, ObjectMeta, own_kind
 
 
 class Applied(ApiStruct, frozen=True, rename="camel", gc=False):
@@ -36,13 +35,6 @@ class NodeReport(ApiStruct, frozen=True, rename="camel", gc=False):
     applied: tuple[Applied, ...] = ()
 
 
-NODE_REPORT: Final[Kind[NodeReport]] = Kind(
-    group="podgate.dev",
-    version="v1alpha1",
-    kind="NodeReport",
-    plural="nodereports",
-    namespaced=False,
-    decodes_to=NodeReport,
-)
-FEATURE_LABEL: Final = "podgate.dev/feature"
+NODE_REPORT: Final = own_kind("NodeReport", "nodereports", NodeReport)
+FEATURE_LABEL: Final = f"{OWN_GROUP}/feature"
 """On each report, so that a leader watches those of its own feature alone."""
