@@ -79,6 +79,13 @@ def go(verdict: str) -> Phrase:
     return Phrase(verdict, (Go(verdict),))
 
 
+def _to_bucket(flag: int, key: tuple[str, Code], name: str, buckets: str) -> Phrase:
+    """Go to the bucket that a map has for a key; each value of the flag has buckets of its own."""
+    words, load = key
+    code: Code = (Immediate(layout.words(flag, 0), 0), *load, Lookup(name, _KEY, to=1), Dispatch(buckets, 0))
+    return Phrase(f"{flag} . {words} map @{name} vmap @{buckets}", code)
+
+
 def not_through(interface: str) -> Phrase:
     """Match packets that did not come in through an interface, or through any whose name begins so (``veth*``)."""
     name = interface.encode()
@@ -206,15 +213,7 @@ class Speaker:
         return self._dispatch(name, node_port=node_port, masqueraded=masqueraded)
 
     def _dispatch(self, name: str, *, node_port: bool, masqueraded: bool = False) -> Phrase:
-        key_words, key = self._way(_KEY, node_port=node_port)
-        flag = int(masqueraded)
-        code: Code = (
-            Immediate(layout.words(flag, 0), 0),
-            *key,
-            Lookup(name, _KEY, to=1),
-            Dispatch(layout.BUCKETS, 0),
-        )
-        return Phrase(f"{flag} . {key_words} map @{name} vmap @{layout.BUCKETS}", code)
+        return _to_bucket(int(masqueraded), self._way(_KEY, node_port=node_port), name, layout.BUCKETS)
 
     def under_local_policy(self, *, node_port: bool) -> Phrase:
         """Match what a policy Local leads to endpoints on this node."""
@@ -282,15 +281,7 @@ class Speaker:
     def to_remember(self, *, node_port: bool) -> Phrase:
         """Go where is remembered what was drawn, if clients stay with it."""
         name = layout.STICKY_NODE_PORTS if node_port else layout.STICKY_IPS
-        key_words, key = self._asked_for(_KEY, node_port=node_port)
-        flag = int(node_port)
-        code: Code = (
-            Immediate(layout.words(flag, 0), 0),
-            *key,
-            Lookup(name, _KEY, to=1),
-            Dispatch(layout.REMEMBER, 0),
-        )
-        return Phrase(f"{flag} . {key_words} map @{name} vmap @{layout.REMEMBER}", code)
+        return _to_bucket(int(node_port), self._asked_for(_KEY, node_port=node_port), name, layout.REMEMBER)
 
     def remember(self, seconds: int, *, node_port: bool) -> Phrase:
         """Remember for the client where its connection goes now."""
