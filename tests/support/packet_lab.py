@@ -9,10 +9,8 @@ Invariant: without rules every packet arrives with the address of its sender, in
 """
 
 import contextlib
-import selectors
 import socket
 import struct
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from ipaddress import ip_address
 from typing import Final, Literal, NamedTuple, Self
 
 from podgate.linux.namespaces import inside_network
+from tests.support.answering import Answering
 from tests.support.netns import NetNamespace
 
 Place = Literal["pod", "node", "ext"]
@@ -135,23 +134,15 @@ class _Echo:
     """Answers each UDP datagram and TCP line with the source it came from, from the address it was sent to."""
 
     def __init__(self, namespace: NetNamespace) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._wake, self._stop = socket.socketpair()
-        self._selector.register(self._wake, selectors.EVENT_READ)
         with inside_network(namespace.descriptor):
-            for family in (socket.AF_INET, socket.AF_INET6):
-                for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-                    self._selector.register(self._listening(family, kind), selectors.EVENT_READ)
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+            families, kinds = (socket.AF_INET, socket.AF_INET6), (socket.SOCK_DGRAM, socket.SOCK_STREAM)
+            listening = [self._listening(family, kind) for family in families for kind in kinds]
+        self._answering = Answering(self._answer)
+        for each in listening:
+            self._answering.add(each)
 
     def close(self) -> None:
-        self._stop.close()
-        self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            assert isinstance(key.fileobj, socket.socket)
-            key.fileobj.close()
-        self._selector.close()
+        self._answering.close()
 
     @staticmethod
     def _listening(family: socket.AddressFamily, kind: socket.SocketKind) -> socket.socket:
@@ -171,28 +162,17 @@ class _Echo:
             listening.bind(("", ECHO_PORT))
         return listening
 
-    def _serve(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                ready = key.fileobj
-                assert isinstance(ready, socket.socket)
-                if ready is self._wake:
-                    return
-                with contextlib.suppress(OSError):
-                    self._answer(ready)
-
-    def _answer(self, ready: socket.socket) -> None:
+    def _answer(self, ready: socket.socket, _data: object) -> None:
         if ready.type == socket.SOCK_DGRAM:
             _, control, _, peer = ready.recvmsg(200, 200)
             ready.sendmsg([_name(peer)], [_answer_from(item) for item in control], 0, peer)
         elif ready.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             connection, _ = ready.accept()
-            self._selector.register(connection, selectors.EVENT_READ)
+            self._answering.add(connection)
         elif ready.recv(200):
             ready.sendall(_name(ready.getpeername()))
         else:
-            self._selector.unregister(ready)
-            ready.close()
+            self._answering.drop(ready)
 
 
 _IP_PKTINFO: Final = 8

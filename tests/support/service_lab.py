@@ -12,7 +12,6 @@ import errno
 import itertools
 import selectors
 import socket
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from podgate.lab.network import Topology, network, pod_namespace
 from podgate.lab.wire import Wire
 from podgate.linux.namespaces import inside_network
 from podgate.model.machine import IPAddress
+from tests.support.answering import Answering
 from tests.support.netns import NetNamespace
 from tests.support.sctp_init import Listeners
 
@@ -88,11 +88,7 @@ class Servers:
     """Answer each connection and datagram with a line: the endpoint, and the source that it saw."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
-        self._wake, self._stop = socket.socketpair()
-        self._selector.register(self._wake, selectors.EVENT_READ)
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        self._answering = Answering(_answer)
 
     def listen(self, namespace: int, address: str, protocol: Protocol, port: int) -> None:
         """Serve at an endpoint, in the network namespace of that descriptor."""
@@ -105,28 +101,10 @@ class Servers:
         listening.bind((address, port))
         if protocol == "tcp":
             listening.listen(512)
-        self._selector.register(listening, selectors.EVENT_READ, endpoint(address, port))
-        self._stop.send(b".")  # so that the thread looks at it
+        self._answering.add(listening, endpoint(address, port))
 
     def close(self) -> None:
-        self._stop.close()
-        self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            assert isinstance(key.fileobj, socket.socket)
-            key.fileobj.close()
-        self._selector.close()
-
-    def _serve(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                ready = key.fileobj
-                assert isinstance(ready, socket.socket)
-                if ready is self._wake:
-                    if not ready.recv(100):
-                        return
-                    continue
-                with contextlib.suppress(OSError):
-                    _answer(ready, key.data)
+        self._answering.close()
 
 
 def _answer(ready: socket.socket, name: str) -> None:
