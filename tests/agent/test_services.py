@@ -134,6 +134,7 @@ def test_a_bad_object_takes_nothing_from_others(node: NetNamespace, folder: Fold
         poll(lambda: held(node) == right)
 
 
+@pytest.mark.slow
 def test_a_source_that_breaks_leaves_what_is_in_force(node: NetNamespace, folder: Folder, tmp_path: Path) -> None:
     with serving(node, tmp_path, folder) as agent:
         right, before = held(node), generation_of(node)
@@ -170,6 +171,7 @@ def api_server(node: NetNamespace, server: FakeApiServer) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_what_it_may_not_list_leaves_what_is_in_force(node: NetNamespace, folder: Folder, tmp_path: Path) -> None:
     with serving(node, tmp_path, folder):
         right, before = held(node), generation_of(node)
@@ -192,6 +194,7 @@ def test_what_it_may_not_list_leaves_what_is_in_force(node: NetNamespace, folder
             assert agent.get("/livez")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_restart_writes_the_difference(node: NetNamespace, folder: Folder, tmp_path: Path) -> None:
     with serving(node, tmp_path, folder) as agent:
         right, before = held(node), generation_of(node)
@@ -205,6 +208,7 @@ def test_a_restart_writes_the_difference(node: NetNamespace, folder: Folder, tmp
         assert "10.96.0.12" in str(held(node)["rejected"])
 
 
+@pytest.mark.slow
 def test_a_proxy_with_a_name_stands_beside_the_default_one(node: NetNamespace, folder: Folder, tmp_path: Path) -> None:
     named = {PROXY_NAME: "mesh"}
     folder.write([service("meshed", "10.96.0.1", labels=named), slice_of("meshed", "10.0.0.9", labels=named)], "mesh")
