@@ -27,6 +27,7 @@ StatesT = TypeVar("StatesT")
 Judge = Callable[[Flow], bool]
 """Says whether a connection must go."""
 
+_NUMBERS: Final[dict[Family, int]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 _PAUSE_EVERY: Final = 500
 """Entries after which other tasks have their turn, some 10 ms: a busy node tracks hundreds of thousands."""
 
@@ -46,7 +47,7 @@ class ConntrackFollower(Generic[StatesT]):
         family: Family,
         judge: Callable[[StatesT, StatesT], Judge | None],
     ) -> None:
-        self._family = socket.AF_INET if family == "ip" else socket.AF_INET6
+        self._family: Family = family
         self._judge = judge
 
     async def follow(self, before: StatesT | None, after: StatesT) -> str:
@@ -58,14 +59,8 @@ class ConntrackFollower(Generic[StatesT]):
         judge = None if before is None else self._judge(before, after)
         if judge is None:
             return ""
-        count = 0
-        # Two, since a socket that gives a list can be asked for nothing else until its end.
-        with _mapped(), Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as deleting:
-            for number, entry in enumerate(entries(listing, self._family)):
-                if judge(flow_of(entry)):
-                    count += delete(deleting, entry)
-                if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
-                    await asyncio.sleep(0)
+        with refusals():
+            count = await delete_all(self._family, lambda entry: judge(flow_of(entry)))
         return f"{count} tracked connection{'' if count == 1 else 's'} deleted" if count else ""
 
 
@@ -93,17 +88,17 @@ class BarredFollower(Generic[StatesT]):
         barred, cut = self._barred(after), []
         if not barred:
             return ""
-        with _mapped(), Connection(socket.NETLINK_ROUTE) as asking:
-            own = frozenset(each.address for each in addresses(asking))
-        for address in sorted({each.destination for each in barred}, key=str):
-            family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-            with _mapped(), Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as deleting:
-                for number, entry in enumerate(entries(listing, family, address.packed)):
-                    flow = flow_of(entry)
-                    if any(each.bars(flow, own) for each in barred) and delete(deleting, entry):
-                        cut.append(str(flow))
-                    if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
-                        await asyncio.sleep(0)
+        with refusals():
+            with Connection(socket.NETLINK_ROUTE) as asking:
+                own = frozenset(each.address for each in addresses(asking))
+
+            def must_go(entry: Entry) -> bool:
+                flow = flow_of(entry)
+                return any(each.bars(flow, own) for each in barred)
+
+            for address in sorted({each.destination for each in barred}, key=str):
+                family: Family = "ip" if address.version == 4 else "ip6"
+                await delete_all(family, must_go, address.packed, lambda entry: cut.append(str(flow_of(entry))))
         return f"cut {_listed(cut)}" if cut else ""
 
 
@@ -112,8 +107,39 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join([*words[:_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
+async def delete_all(
+    family: Family,
+    must_go: Callable[[Entry], bool],
+    destination: bytes = b"",
+    told: Callable[[Entry], object] = lambda _entry: None,
+) -> int:
+    """Delete the entries that must go; give how many were still there.
+
+    Args:
+        family: of the entries that are looked at.
+        must_go: says it of one.
+        destination: look at entries to this packed address alone, as far as the kernel can; empty for all.
+        told: of each that was deleted.
+
+    Raises:
+        OSError: the kernel refused; some may have been deleted.
+        DumpInterruptedError: not all entries may have been looked at.
+    """
+    count = 0
+    # Two, since a socket that gives a list can be asked for nothing else until its end.
+    with Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as deleting:
+        for number, entry in enumerate(entries(listing, _NUMBERS[family], destination)):
+            if must_go(entry) and delete(deleting, entry):
+                count += 1
+                told(entry)
+            if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
+                await asyncio.sleep(0)
+    return count
+
+
 @contextlib.contextmanager
-def _mapped() -> Iterator[None]:
+def refusals() -> Iterator[None]:
+    """Turn what the kernel says into an ApplyError with a reason."""
     try:
         yield
     except DumpInterruptedError as problem:

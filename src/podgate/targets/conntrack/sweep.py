@@ -1,21 +1,21 @@
 """sweep: a follower that deletes UDP flows by what their addresses are, packed, where there may be very many.
 
-Here: listing, asking the judge, deleting. Not here: the judgement; TCP, which is never touched.
+Here: when, and what the judge is asked. Not here: the judgement, deleting (apply.py); TCP, which is never touched.
 Invariant: never an entry is deleted that the judge did not name; the first commit of a process sweeps too, since what
 led elsewhere may have changed while nobody watched.
 """
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Generic, TypeVar
 
-from podgate.joints import ApplyError
-from podgate.linux.conntrack import NETLINK_NETFILTER, delete, entries
-from podgate.linux.netlink import Connection, DumpInterruptedError
+from podgate.linux.conntrack import Entry
+from podgate.linux.netlink import Connection
 from podgate.linux.rtnetlink import addresses
 from podgate.model.machine import Family
+from podgate.targets.conntrack.apply import delete_all, refusals
 
 StatesT = TypeVar("StatesT")
 
@@ -25,9 +25,6 @@ FlowJudge = Callable[[bytes, int, bytes, int], bool]
 Own = Callable[[], frozenset[bytes]]
 
 _UDP: Final = 17
-_NUMBERS: Final[dict[Family, int]] = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
-_PAUSE_EVERY: Final = 1_000
-"""Entries after which other tasks have their turn, some 10 ms."""
 
 
 class UdpSweep(Generic[StatesT]):
@@ -61,27 +58,19 @@ class UdpSweep(Generic[StatesT]):
         Raises:
             ApplyError: the kernel refused; some may have been deleted.
         """
-        count, started = 0, time.perf_counter()
-        try:
+        started = time.perf_counter()
+        with refusals():
             judge = self._judge(before, after, _own)
             if judge is None:
                 return ""
-            # Two, since a socket that gives a list can be asked for nothing else until its end.
-            with Connection(NETLINK_NETFILTER) as listing, Connection(NETLINK_NETFILTER) as deleting:
-                for number, entry in enumerate(entries(listing, _NUMBERS[self._family])):
-                    first, reply = entry.original, entry.reply
-                    if first.protocol == _UDP and judge(
-                        first.destination, first.destination_port, reply.source, reply.source_port
-                    ):
-                        count += delete(deleting, entry)
-                    if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
-                        await asyncio.sleep(0)
-        except DumpInterruptedError as problem:
-            raise ApplyError(f"connections cannot be listed: {problem}", "ReadInterrupted") from problem
-        except OSError as problem:
-            raise ApplyError(f"connections cannot be deleted: {problem.strerror}", "ConntrackRefused") from problem
+            count = await delete_all(self._family, partial(_must_go, judge))
         self._swept(time.perf_counter() - started, count)
         return f"{count} stale UDP flow{'' if count == 1 else 's'} deleted" if count else ""
+
+
+def _must_go(judge: FlowJudge, entry: Entry) -> bool:
+    first, reply = entry.original, entry.reply
+    return first.protocol == _UDP and judge(first.destination, first.destination_port, reply.source, reply.source_port)
 
 
 def _own() -> frozenset[bytes]:
