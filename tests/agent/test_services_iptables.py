@@ -142,7 +142,8 @@ def test_switching_leaves_no_gap_and_no_rules_behind(lab: ServiceLab, tmp_path: 
             markers.wait()
         with asking(lab, probes, seen):
             for backend in ("iptables", "nftables", "iptables"):
-                with agent.running({"nodeport_addresses": "primary", "backend": backend}, ""):
+                # Whoever is too busy to answer itself for 2 s may be kube-proxy: that is looked at again soon.
+                with agent.running({"nodeport_addresses": "primary", "backend": backend, "sync_period": 1.0}, ""):
                     poll(partial(is_alone, lab, backend))
         clean(lab, tmp_path)
     assert (len(seen) > 20, {one.verdict for one in seen}) == (True, {"answered"})

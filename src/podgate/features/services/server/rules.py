@@ -39,6 +39,10 @@ from podgate.targets.nftables.state import State as NftablesState
 _SECONDS: Final = 600.0
 """How long iptables may take: it needs minutes for tens of thousands of Services."""
 
+_NOTIFICATIONS: Final = 64 << 20
+"""Bytes of notifications that the kernel keeps for us: what iptables-nft tells of some 5,000 Services at once. When some
+are lost all is read again, which takes iptables-nft as long as a load."""
+
 
 def choose_backend(wanted: str) -> Choice:
     """Say which back end ``--backend`` means on this node: of the two iptables programs that of its kubelet."""
@@ -77,7 +81,7 @@ def _nftables(choice: Choice, family: Family, table: str) -> Step[States, Any, A
     chosen = choice.backend == "nftables"
     return Step(
         name=NFTABLES[family],
-        target=NftablesTarget(family, table),
+        target=NftablesTarget(family, table) if chosen else NftablesTarget(family, table, buffer_bytes=_NOTIFICATIONS),
         want=lambda states: states.nftables_of(family),
         empty=NftablesState.absent(family, table),
         after=() if chosen else (last_step(choice, family),),
@@ -94,7 +98,14 @@ def _iptables(choice: Choice, binary: Binary, family: Family, table: TableName) 
         name=name,
         # In table mangle there is nothing but the canary.
         target=IptablesTarget(
-            family, binary, (), table=table, names=NAMES[table], tells=table != "mangle", seconds=_SECONDS
+            family,
+            binary,
+            (),
+            table=table,
+            names=NAMES[table],
+            tells=table != "mangle",
+            seconds=_SECONDS,
+            buffer_bytes=_NOTIFICATIONS,
         ),
         want=lambda states: states.iptables_of(binary, family, table),
         empty=IptablesState(family, binary, table=table),
