@@ -40,8 +40,8 @@ _SECONDS: Final = 600.0
 """How long iptables may take: it needs minutes for tens of thousands of Services."""
 
 _NOTIFICATIONS: Final = 64 << 20
-"""Bytes of notifications that the kernel keeps for us: what iptables-nft tells of some 5,000 Services at once. When some
-are lost all is read again, which takes iptables-nft as long as a load."""
+"""Bytes of notifications that the kernel keeps for us: what iptables-nft tells of some 5,000 Services at once. When
+some are lost all is read again, which takes iptables-nft as long as a load."""
 
 
 def choose_backend(wanted: str) -> Choice:
