@@ -179,7 +179,7 @@ def test_what_goes_is_tried_again_while_something_refers_to_it(
         if not lets_go:
             assert isinstance(done, ApplyError)
             assert re.search("EBUSY.*refused chain to-2", str(done))
-            await target.apply(target.diff(await target.read(), smaller))
+            await load_state(target, smaller)
         assert not target.diff(await target.read(), smaller)
 
     asyncio.run(run())
@@ -190,7 +190,7 @@ def test_a_large_load_of_ours_fills_no_buffer(namespace: NetNamespace, open_targ
 
     async def run() -> None:
         async def act(target: NftablesTarget, seen: list[Signal]) -> None:
-            await target.apply(target.diff(await target.read(), large()))
+            await load_state(target, large())
             await settled(namespace, seen, 1)
 
         seen = await noticed(open_target(namespace, program=NO_NFT, buffer_bytes=4096), WANT, act)

@@ -176,7 +176,7 @@ def test_sixty_thousand_elements_are_one_transaction(namespace: NetNamespace, op
     async def run() -> None:
         target = open_target(namespace)
         empty, full = keeping(), many(60_000)
-        await target.apply(target.diff(await target.read(), empty))
+        await load_state(target, empty)
         for have, want in ((empty, full), (full, empty)):
             before = await target.read()
             assert not target.diff(before, have)
@@ -293,7 +293,7 @@ def test_a_missing_nft_says_what_to_install(namespace: NetNamespace, open_target
     async def run() -> None:
         target = open_target(namespace, program="nft-that-is-missing")
         with pytest.raises(ApplyError, match="install the package nftables") as failed:
-            await target.apply(target.diff(await target.read(), keeping()))
+            await load_state(target, keeping())
         assert failed.value.reason == "NftMissing"
 
     asyncio.run(run())
@@ -308,7 +308,7 @@ def test_a_cancelled_apply_leaves_no_process(namespace: NetNamespace, tmp_path: 
         target = open_target(namespace, program=str(slow))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await target.apply(target.diff(await target.read(), keeping()))
+                await load_state(target, keeping())
 
     before = children()
     asyncio.run(run())

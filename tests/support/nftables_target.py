@@ -64,7 +64,7 @@ async def noticed(
     target: NftablesTarget, start: State, act: Callable[[NftablesTarget, list[Signal]], Awaitable[object]]
 ) -> list[Signal]:
     """Watch while something happens; gives the signals, which ``act`` sees as they come."""
-    await target.apply(target.diff(await target.read(), start))
+    await load_state(target, start)
     seen: list[Signal] = []
 
     async def watch() -> None:
