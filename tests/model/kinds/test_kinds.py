@@ -12,7 +12,7 @@ from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE, ConfigMap, Namespa
 from podgate.model.kinds.meta import ApiStruct, ObjectMeta, OwnerReference, ref_of
 from podgate.model.kinds.nodes import NODE, Node, NodeAddress, NodeSpec, NodeStatus
 from podgate.model.kinds.pods import POD, Pod, PodIP, PodSpec, PodStatus, pod_named, pod_names
-from podgate.model.kinds.reports import Applied, NodeReport
+from podgate.model.kinds.reports import Applied, NodeReport, ReportMeta
 
 CASES: list[tuple[bytes, type[ApiStruct], ApiStruct]] = [
     (
@@ -61,7 +61,7 @@ CASES: list[tuple[bytes, type[ApiStruct], ApiStruct]] = [
         "applied":[{"kind":"MasqueradePolicy","name":"p","namespace":"","generation":2,"instead":"LastGoodPolicy"}]}""",
         NodeReport,
         NodeReport(
-            metadata=ObjectMeta(name="masquerade.node-1", generation=3),
+            metadata=ReportMeta("masquerade.node-1", generation=3),
             feature="masquerade",
             node="node-1",
             applied=(Applied("MasqueradePolicy", "p", "", 2, "LastGoodPolicy"),),

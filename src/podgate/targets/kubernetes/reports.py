@@ -18,7 +18,7 @@ from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
-from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, NodeReport
+from podgate.model.kinds.reports import FEATURE_LABEL, MOST, NODE_REPORT, NodeReport
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Kind
 from podgate.targets.kubernetes.state import Fields, Notice, Part, Subject, own_object, status_of
@@ -96,10 +96,10 @@ def report_of(
         manager: our field manager.
         feature: its name.
         node: who reports.
-        objects: those of the feature's own kind, as this node has dealt with them.
+        objects: those of the feature's own kind, as this node has dealt with them; the first ``MOST`` are named.
         instead: why it does not do what some of them say.
     """
-    applied = [_applied(ref, objects[ref].metadata.generation, instead.get(ref, "")) for ref in sorted(objects)]
+    applied = [_applied(ref, objects[ref].metadata.generation, instead.get(ref, "")) for ref in sorted(objects)[:MOST]]
     owner = {"apiVersion": NODE.api_version, "kind": NODE.kind, "name": node.name, "uid": node.uid}
     fields = {
         "metadata": {"labels": {FEATURE_LABEL: feature}, "ownerReferences": [owner]},
