@@ -14,7 +14,7 @@ from podgate.targets.nftables.render import render
 from podgate.targets.nftables.state import Rule, State
 from tests.support.netns import NetNamespace
 from tests.support.nftables_states import TABLE
-from tests.support.nftables_target import OpenTarget, keeping, many, noticed, settled
+from tests.support.nftables_target import OpenTarget, keeping, load_state, many, noticed, settled
 from tests.support.poll import poll_async
 
 pytestmark = pytest.mark.kernel
@@ -71,7 +71,7 @@ def test_a_watch_that_breaks_is_an_error_that_is_retried(namespace: NetNamespace
 
     async def run() -> None:
         target = open_target(namespace)
-        await target.apply(target.diff(await target.read(), keeping()))
+        await load_state(target, keeping())
         namespace.run("nft", "add", "chain", "ip", TABLE, "other")
         before, signals = _sockets(), aiter(target.signals())
         assert isinstance(await anext(signals), Drifted)
@@ -127,7 +127,7 @@ def test_a_rule_that_was_replaced_before_the_watch_is_told(namespace: NetNamespa
 
     async def run() -> None:
         target = open_target(namespace)
-        await target.apply(target.diff(await target.read(), want))
+        await load_state(target, want)
         _replace(namespace, 1, "accept")
         async with asyncio.timeout(1):
             assert "before it was watched" in str(await anext(aiter(target.signals())))
@@ -142,7 +142,7 @@ def test_a_table_that_others_loaded_again_is_not_ours(namespace: NetNamespace, o
 
     async def run() -> None:
         target = open_target(namespace)
-        await target.apply(target.diff(await target.read(), want))
+        await load_state(target, want)
         other = render(want).replace("ip daddr @keep return comment", "ip daddr @keep accept comment")
         namespace.run("nft", "-f", "-", text=other)
         plan = target.diff(await target.read(), want)
@@ -208,7 +208,7 @@ def test_another_table_that_changes_before_the_watch_is_not_ours(
 
     async def run() -> None:
         target, seen = open_target(namespace), list[Signal]()
-        await target.apply(target.diff(await target.read(), keeping("10.0.0.0/8")))
+        await load_state(target, keeping("10.0.0.0/8"))
         namespace.run("nft", "add", "table", "ip6", TABLE)
 
         async def watch() -> None:
