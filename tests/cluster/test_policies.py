@@ -35,6 +35,7 @@ def running(plane: ControlPlane) -> Iterator[TestLab]:
         lab(ROOT / "examples" / "masquerade", name="policies", kubeconfig=plane.kubeconfig) as started,
         exactly(plane, FOLDER),
     ):
+        started.run("apply", "-f", str(ROOT / "deploy" / "node-reports"))  # agents in Pods have its leave
         started.run("apply", "-f", str(FOLDER), "--wait")
         started.apply(CONFIG, wait=False)
         yield started
@@ -44,6 +45,8 @@ def running(plane: ControlPlane) -> Iterator[TestLab]:
         started.run("delete", "customresourcedefinition/masqueradepolicies.podgate.dev")
         started.run("delete", "customresourcedefinition/nodereports.podgate.dev")
         started.run("delete", "pod/web", "pod/peer")
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            started.run("delete", f"{kind}/podgate-node-reports")
 
 
 CONFIG = """\
