@@ -41,6 +41,7 @@ class Watch(Frozen, frozen=True):
         by_name: only single objects are needed, those that a compile names (``Compiled.wanted``), so that nobody needs
             the right to list all Secrets. A source that has everything at hand may give more.
         by_leader: only the one of many processes needs it that leads; for the others it is absent.
+        dated: whoever reads it needs to know when it grows old (``Snapshot.unheard``).
     """
 
     kind: Kind[Any]
@@ -49,6 +50,7 @@ class Watch(Frozen, frozen=True):
     field_selector: str = ""
     by_name: bool = False
     by_leader: bool = False
+    dated: bool = False
 
 
 class Listed(Frozen, Generic[T], frozen=True):
@@ -70,11 +72,13 @@ class Snapshot(Frozen, frozen=True):
         kinds: what there is of each kind, or why it cannot be listed.
         faults: complaints about what the source read: a file that does not parse, an object that does not decode.
         pending: objects wanted by name that the source has not heard about yet: whether they exist is unknown.
+        unheard: the kinds that cannot be followed now, of those whose watch is ``dated``; for how many seconds by now.
     """
 
     kinds: Mapping[str, Listed[Any] | Absent] = {}
     faults: tuple[Problem, ...] = ()
     pending: frozenset[ObjectRef] = frozenset()
+    unheard: Mapping[str, float] = {}
 
     def objects(self, kind: Kind[T]) -> Table[ObjectRef, T]:
         """Give the objects of a kind; an absent kind has none. Ask ``kinds`` where the difference matters."""

@@ -161,3 +161,25 @@ async def test_a_token_that_expired_is_read_again(tmp_path: Path) -> None:
             await source.until(CONFIG_MAP, {"a", "b"})
             assert lists(proxy) == 1
             assert all("first" not in trouble for trouble in source.reported)
+
+
+@in_loop
+async def test_a_reader_that_asks_for_it_hears_since_when_a_kind_cannot_be_followed() -> None:
+    async with FakeApiServer().serving() as server, ChaosProxy(server.url).serving() as proxy:
+        server.objects.put("configmaps", config_map("a"))
+        async with running(proxy.url, Watch(CONFIG_MAP, dated=True), Watch(NODE)) as source:
+            await source.until(CONFIG_MAP, {"a"})
+            proxy.cut_all()
+            await poll_async(lambda: sum("watch" in line for line in proxy.lines) >= 3)
+            assert source.newest.unheard == {}  # the next request mended it
+
+            proxy.down = True
+            proxy.cut_all()
+            await poll_async(lambda: set(source.newest.unheard) == {"ConfigMap"})
+            first = source.newest.unheard["ConfigMap"]
+            await poll_async(lambda: source.source.snapshot().unheard["ConfigMap"] > first)
+            assert source.names(CONFIG_MAP) == {"a"}
+
+            # A quiet watch that is let in again is followed again, long before the first bookmark.
+            proxy.down = False
+            await poll_async(lambda: source.newest.unheard == {})

@@ -20,6 +20,7 @@ def filter_of(
     pod_ranges: Sequence[str] = (),
     *,
     strictest: bool = False,
+    stale: bool = False,
 ) -> Filter:
     """Give the filter.
 
@@ -29,6 +30,7 @@ def filter_of(
         clients: this node's Pods by address (clients.py); None when nobody looked for them.
         pod_ranges: ranges that all of them are in.
         strictest: whether policies are on and cannot be used, or are not known yet.
+        stale: whether the clients are too old to be allowed more than others.
     """
     return Filter(
         profile=settings.cloud,
@@ -37,6 +39,7 @@ def filter_of(
         clients=clients,
         pod_ranges=tuple(pod_ranges),
         strictest=strictest,
+        stale=stale,
         check_host=settings.host_check,
         hosts=settings.hosts,
         require_header=settings.require_header,

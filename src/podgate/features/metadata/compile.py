@@ -42,7 +42,7 @@ def file_watches(path: str | None) -> tuple[FileWatch, ...]:
 def node_watches(node_name: str | None) -> tuple[Watch, ...]:
     """Need this node and its Pods, and none of other nodes; None: of all nodes."""
     node = Watch(NODE, field_selector=f"metadata.name={node_name}" if node_name else "")
-    return (node, Watch(POD, field_selector=f"spec.nodeName={node_name}" if node_name else ""))
+    return (node, Watch(POD, field_selector=f"spec.nodeName={node_name}" if node_name else "", dated=True))
 
 
 class Compiler(Generic[StatesT]):

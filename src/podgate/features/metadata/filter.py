@@ -61,6 +61,7 @@ class Filter(Frozen, frozen=True):
         clients: the Pods of this node by address; None when nobody looked for them.
         pod_ranges: ranges that all Pods of this node are in, so that nobody else is served; empty when not known.
         strictest: everybody gets the strictest rules, since policies are on and not known yet, or one is broken.
+        stale: addresses may be other Pods' by now, so what a policy allows the Pods that it selects is not allowed.
         check_host: whether ``Host`` must name the metadata server.
         hosts: other names that it may have.
         require_header: whether the profile's header is required everywhere.
@@ -73,6 +74,7 @@ class Filter(Frozen, frozen=True):
     clients: Mapping[str, Client] | None = None
     pod_ranges: tuple[str, ...] = ()
     strictest: bool = False
+    stale: bool = False
     check_host: bool = True
     hosts: tuple[str, ...] = ()
     require_header: bool = False
@@ -127,8 +129,10 @@ class Decider:
     def _policies(self, indexes: tuple[int, ...], *, deny_all: bool = False) -> PolicyRules:
         rules = []
         for index, policy in enumerate(self.filter.policies):
+            counts = index in indexes
+            grants = counts and (policy.spec.subjects.everybody or not self.filter.stale)
             for number, rule in enumerate(policy.spec.rules):
-                if index in indexes or (deny_all and rule.verdict == "deny"):
+                if grants if rule.verdict == "allow" else counts or deny_all:
                     rules.append((f"{policy.name} rules[{number}]", rule))
         return PolicyRules(rules)
 

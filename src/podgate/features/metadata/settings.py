@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Final, Literal
 
+from podgate.features.metadata.freshness import STALE_AFTER
 from podgate.features.metadata.profiles import GCE, PROFILES, V0112, Profile, Switch
 from podgate.model.frozen import Frozen
 from podgate.model.options import CONTEXT, DECIDING, KUBECONFIG, Option, did_you_mean, empty_mistakes, kube_mistakes
@@ -88,6 +89,14 @@ class Settings(Frozen, frozen=True):
         str | None,
         Option("take them from podgate metadata watch, which serves this socket", metavar="PATH", verbs=("run",)),
     ] = None
+    stale_after: Annotated[
+        int,
+        Option(
+            "how long Pods may be unheard of until what a policy allows single Pods is not allowed, 10 to 86400",
+            metavar="SECONDS",
+            verbs=("run",),
+        ),
+    ] = STALE_AFTER
     node_name: Annotated[
         str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
     ] = None
@@ -202,6 +211,8 @@ class Settings(Frozen, frozen=True):
             yield from self._bad_watch(self.watch_socket)
         if self.require_header and not self.cloud.headers:
             yield f"--require-header: the profile {self.cloud.name} has no such header; leave the flag out"
+        if not 10 <= self.stale_after <= 86400:
+            yield f"--stale-after {self.stale_after}: must be 10 to 86400: a sign of life comes every 5 seconds"
         if not 1 <= self.token_hop_limit <= 64:
             yield f"--token-hop-limit {self.token_hop_limit}: must be 1 to 64"
 

@@ -32,6 +32,7 @@ class Watched(Frozen, frozen=True, forbid_unknown_fields=True):
         pod_ranges: ranges that all of them are in, where such are known.
         strictest: whether everybody gets the strictest rules, since there may be a policy that could not be read.
         why: why what is in force is not what users wrote; empty when it is.
+        unheard: for how many seconds Pods cannot be followed now; None while they are, and where nobody asks for them.
     """
 
     policies: tuple[NamedPolicy, ...] = ()
@@ -39,6 +40,7 @@ class Watched(Frozen, frozen=True, forbid_unknown_fields=True):
     pod_ranges: tuple[str, ...] = ()
     strictest: bool = False
     why: str = ""
+    unheard: float | None = None
 
 
 _encoder = msgspec.json.Encoder()

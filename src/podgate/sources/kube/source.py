@@ -69,6 +69,8 @@ class KubeSource:
         self._leads, self._leads_changed = False, asyncio.Event()
         self._led: tuple[Watching, ...] = ()
         self._tables: dict[str, Table[ObjectRef, Any]] = {}
+        self._failing: dict[Watching, float] = {}  # since when
+        self._unheard: set[Watching] = set()  # which of them the snapshot names
         self._changed = asyncio.Event()
         self._wanted_changed = asyncio.Event()
 
@@ -119,7 +121,11 @@ class KubeSource:
                 kinds[kind] = merging([each for each in self.watchings if each.watch.kind.kind == kind])
         everything = (*self.watchings, *self._named.values(), *self._led)
         faults = tuple(watching.faults[ref] for watching in everything for ref in sorted(watching.faults))
-        return Snapshot(kinds, faults, self._pending())
+        return Snapshot(kinds, faults, self._pending(), self._ages())
+
+    def _ages(self) -> dict[str, float]:
+        now = _now() if self._unheard else 0.0
+        return {each.watch.kind.kind: now - self._failing[each] for each in self._unheard if each.listed}
 
     def _single(self, kind: str, merging: Merging) -> Listed[Any] | Absent:
         streams = [*self._named.values(), *self._retired]
@@ -158,6 +164,7 @@ class KubeSource:
             except (UnreachableError, AccessError, NotAFrame) as error:
                 changed = watching.lost(str(error))
             self._tell(changed)
+            self._date(watching, works=watching.works)
             self._report(name, watching.trouble)
 
     async def _ask(self, watching: Watching, decoder: Decoding) -> bool:
@@ -170,6 +177,9 @@ class KubeSource:
         async with self._connection.stream(request) as stream:
             if stream.refused:
                 return watching.refused(stream.refused)
+            if watching.follows:
+                # What was missed comes at once; where nothing was, the next bookmark may take a minute.
+                self._date(watching, works=True)
             lines = Lines()
             async for chunk in stream.chunks():
                 whole = lines.feed(chunk)
@@ -179,9 +189,23 @@ class KubeSource:
                 self._tell(watching.batch(decoder.batch(whole)))
                 if watching.over:
                     return False
+                self._date(watching, works=watching.works)
                 if troubled and not watching.trouble:
                     self._report(_name(watching.watch), "")
         return watching.ended()
+
+    def _date(self, watching: Watching, *, works: bool) -> None:
+        """Note since when a dated watch fails; a cut that the next request mends is not told."""
+        if not watching.watch.dated:
+            return
+        if works:
+            self._failing.pop(watching, None)
+        else:
+            self._failing.setdefault(watching, _now())
+        unheard = not works and bool(watching.trouble)
+        if unheard != (watching in self._unheard):
+            (self._unheard.add if unheard else self._unheard.discard)(watching)
+            self._changed.set()
 
     def _tell(self, changed: bool) -> None:
         if changed:
@@ -240,6 +264,10 @@ class KubeSource:
 def _covers(watch: Watch, ref: ObjectRef) -> bool:
     by_name = watch.field_selector.removeprefix("metadata.name=")
     return (watch.kind.kind, watch.namespace) == (ref.kind, ref.namespace) and by_name in ("", ref.name)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _name(watch: Watch) -> str:

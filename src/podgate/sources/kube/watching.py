@@ -88,6 +88,16 @@ class Watching:
         return self.listed or self.absent is not None
 
     @property
+    def works(self) -> bool:
+        """Whether nothing failed since it was last heard of."""
+        return not self._failures
+
+    @property
+    def follows(self) -> bool:
+        """Whether the next request asks for changes alone."""
+        return self._mode == "changes"
+
+    @property
     def pages(self) -> bool:
         """Whether the next request is answered by a page, not by a watch."""
         return self._mode == "pages"

@@ -172,3 +172,9 @@ def test_clients_are_this_nodes_pods_with_the_policies_that_select_them() -> Non
     kinds: dict[str, Any] = {POD.kind: Listed(Table.of(pods)), METADATA_POLICY.kind: Listed(Table.of(policies))}
     told: Watched = compile_watched(WatchSettings(node_name="node-1"), Inputs(Snapshot(kinds))).states.told.value
     assert told.clients == {"10.64.0.2": Client("a/web", (0,)), "10.64.0.3": Client("a/db")}
+
+
+def test_how_long_pods_are_unheard_of_is_passed_on() -> None:
+    snapshot = Snapshot({POD.kind: Listed(Table())}, unheard={POD.kind: 7.0})
+    told = compile_watched(WatchSettings(), Inputs(objects=snapshot)).states.told.value
+    assert (told.unheard, told.clients) == (7.0, {})

@@ -14,12 +14,13 @@ import pytest
 
 from podgate.features.metadata.filter import Client, NamedPolicy
 from podgate.features.metadata.spec import PolicySpec, Rule
-from podgate.features.metadata.watched import LONGEST, Watched, line_of
+from podgate.features.metadata.watched import LONGEST, Watched, line_of, read_line
 from podgate.features.metadata.watcher.sending import SendingTarget
 from podgate.joints import ApplyError
 from podgate.targets.cell.state import State
 from tests.support.asynchronous import in_loop
 from tests.support.poll import poll_async
+from tests.support.virtual_time import in_virtual_time_over_sockets
 
 ONE, TWO = Watched(clients={"10.0.0.1": Client("a/b")}), Watched(clients={})
 Tell = Callable[[Watched], Awaitable[object]]
@@ -65,6 +66,17 @@ async def test_who_connects_gets_all_that_is_known_and_then_each_change(tmp_path
             await tell(TWO)
             assert [await early.readline(), await early.readline()] == [line_of(ONE), line_of(TWO)]
             assert await late.readline() == line_of(TWO)
+
+
+@in_virtual_time_over_sockets
+async def test_who_connects_late_hears_how_old_it_is_by_now(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as tell:
+        await tell(Watched(clients={}, unheard=5.0))
+        await asyncio.sleep(600)
+        async with reading(tmp_path / "s") as late:
+            heard = read_line(await late.readline())
+    assert heard is not None
+    assert heard.unheard == pytest.approx(605, abs=5)
 
 
 @in_loop

@@ -3,7 +3,7 @@
 Here: starting that process, or connecting to it, and doing so again; its lines as snapshots. Not here: what is in a
 line (watched.py), what becomes of it (running.py), the other end (watcher/).
 Invariant: before the first line nothing is known; after it, what was told last stays until something newer is told,
-whatever becomes of the watching process.
+whatever becomes of the watching process; which Pod has which address alone grows old (freshness.py).
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, NamedTuple, Protocol
 
+from podgate.features.metadata.freshness import STALE_AFTER, Knowledge
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.watched import LONGEST, THE_WATCH, WATCHED, Watched, read_line
 from podgate.linux.processes import Child
@@ -131,20 +132,57 @@ class WatchSource:
 
     Args:
         link: the way to it.
-        silence: seconds without a line after which it is taken for dead.
+        silence: seconds without a line after which it is taken for dead; ``stale_after`` at most.
+        stale_after: seconds without knowing for which the addresses of Pods count still.
         pause: seconds before the first new attempt; each further one waits twice as long, until one lasts.
     """
 
-    def __init__(self, link: Link, *, silence: float = SILENCE, pause: float = FIRST_PAUSE) -> None:
+    def __init__(
+        self, link: Link, *, silence: float = SILENCE, stale_after: float = STALE_AFTER, pause: float = FIRST_PAUSE
+    ) -> None:
         self._link = link
-        self._silence = silence
+        # What was forgotten is told again to who connects again.
+        self._silence = min(silence, stale_after)
+        self._stale_after = stale_after
         self._pause = pause
+        self._news: asyncio.Queue[Watched | WatchLostError | None] = asyncio.Queue()
 
     async def values(self) -> AsyncGenerator[Snapshot, None]:
-        """Give at once that nothing is known, then each thing told; never ends, whatever the watching process does."""
-        known: Watched | None = None
-        yield snapshot_of(known)
-        pause, failures, lost, clock = self._pause, 0, "", asyncio.get_running_loop().time
+        """Give at once that nothing is known, then what counts whenever that changes; never ends by itself."""
+        clock, limit = asyncio.get_running_loop().time, self._stale_after
+        known, given = Knowledge(), snapshot_of(None)
+        yield given
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._listen(), name="the watching process")
+            try:
+                while True:
+                    known = (await self._next_of(known, known.turn(clock(), limit))).aged(clock(), limit)
+                    newest = snapshot_of(known.counting(clock(), limit), known.lost)
+                    if newest != given:
+                        given = newest
+                        yield given
+            except GeneratorExit:
+                # Whoever closes us must not get it back inside of a group.
+                return
+            finally:
+                task.cancel()
+
+    async def _next_of(self, known: Knowledge, turn: float | None) -> Knowledge:
+        """Give what the next news make of what is known; at the turn that is what it was."""
+        try:
+            async with asyncio.timeout_at(turn):
+                news = await self._news.get()
+        except TimeoutError:
+            return known
+        if isinstance(news, WatchLostError):
+            return known.without(str(news))
+        now = asyncio.get_running_loop().time()
+        return known.alive(now) if news is None else known.told(news, now)
+
+    async def _listen(self) -> None:
+        """Pass on whatever is heard, and that nothing is heard any more."""
+        clock = asyncio.get_running_loop().time
+        pause, failures, told, lost = self._pause, 0, False, WatchLostError()
         while True:
             try:
                 async with self._link.opened() as lines:
@@ -154,13 +192,13 @@ class WatchSource:
                         if clock() - opened >= _STEADY:
                             pause = self._pause
                         if watched is not None:
-                            known, failures = watched, 0
-                            yield snapshot_of(known)
+                            failures, told = 0, True
+                        self._news.put_nowait(watched)
             except WatchLostError as error:
-                lost = str(error)
+                lost = error
             failures += 1
-            if known is not None or failures > _QUIETLY:
-                yield snapshot_of(known, lost)
+            if told or failures > _QUIETLY:
+                self._news.put_nowait(lost)
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 

@@ -39,6 +39,14 @@ FILES = "*.[jy]*"
 """The names that count in a folder of policies. One in YAML is a mistake here, never silently left out."""
 
 NOTHING_YET = "Pods and policies are not known yet: everybody gets the strictest rules"
+STALE = (
+    "Pods are not heard of any more, so their addresses may be others' by now: what policies allow single Pods is not "
+    "allowed until they are"
+)
+NOT_TOLD = (
+    "nothing is heard of the process that follows Pods, so nobody knows which Pod asks: where policies differ between "
+    "Pods, everybody gets the strictest rules until it is back"
+)
 LAST_KNOWN = "Pods and policies are not followed now: what was known last stays in force"
 
 
@@ -47,12 +55,14 @@ class States(Frozen, frozen=True):
 
     Attributes:
         watch: how the watching process fares; empty where nothing is followed.
+        stale: whether what is known of Pods is too old to allow single ones anything.
     """
 
     policy: Held
     listeners: Listening
     rules: NodeRules = NodeRules()
     watch: Literal["", "waiting", "connected", "lost"] = ""
+    stale: bool = False
 
 
 class Server:
@@ -64,7 +74,7 @@ class Server:
     def objects(self, settings: Settings, node_name: str, environ: Mapping[str, str]) -> Source[Snapshot] | None:
         """Follow Pods and policies in another process, where the settings ask for them or for YAML."""
         link = link_for(settings, node_name, environ)
-        return None if link is None else WatchSource(link)
+        return None if link is None else WatchSource(link, stale_after=settings.stale_after)
 
     def files(self, settings: Settings) -> tuple[FileWatch, ...]:
         """Need the policy file or folder."""
@@ -107,7 +117,10 @@ class Server:
             Sample("podgate_metadata_clients", len(filter_.clients or ()), help="Addresses of Pods that are known."),
         )
         name, text = "podgate_metadata_watch_connected", "Whether the process that follows Pods and policies is there."
-        return (*found, Sample(name, states.watch == "connected", help=text)) if states.watch else found
+        if not states.watch:
+            return found
+        stale = Sample("podgate_metadata_pods_stale", states.stale, help="Whether Pods are unheard of for too long.")
+        return (*found, Sample(name, states.watch == "connected", help=text), stale)
 
 
 SERVER = Server()
@@ -127,11 +140,18 @@ def _from_watch(settings: Settings, inputs: Inputs, found: Listed[Any] | Absent)
     else:
         watched = found.objects[THE_WATCH]
         why = watched.why or (LAST_KNOWN if lost else "")
-    filter_ = filter_of(settings, watched.policies, watched.clients, watched.pod_ranges, strictest=watched.strictest)
+    stale, problems = watched.unheard is not None and watched.unheard >= settings.stale_after, list(lost)
+    if stale:
+        message = NOT_TOLD if lost and not watched.clients else STALE
+        why = watched.why or message
+        problems.append(Problem(THE_WATCH, "error", "PodsStale", "", message))
+    filter_ = filter_of(
+        settings, watched.policies, watched.clients, watched.pod_ranges, strictest=watched.strictest, stale=stale
+    )
     watch: Literal["lost", "waiting", "connected"]
     watch = "lost" if lost else "waiting" if isinstance(found, Absent) else "connected"
-    states = _states(settings, filter_, node_rules(settings, inputs.machine), watch)
-    return Compiled(states, problems_by_object(lost), degraded=why)
+    states = replace(_states(settings, filter_, node_rules(settings, inputs.machine)), watch=watch, stale=stale)
+    return Compiled(states, problems_by_object(problems), degraded=why)
 
 
 def _from_files(settings: Settings, inputs: Inputs) -> Compiled[States]:
@@ -158,15 +178,13 @@ def _rules(states: States) -> NodeRules:
     return states.rules
 
 
-def _states(
-    settings: Settings, filter_: Filter, rules: NodeRules, watch: Literal["", "waiting", "connected", "lost"] = ""
-) -> States:
+def _states(settings: Settings, filter_: Filter, rules: NodeRules) -> States:
     address, port = settings.listen
     endpoints = {Endpoint(str(address), port, "proxy")}
     if settings.firewall:
         # Redirected from 8080, which the old rules sent to a port where nobody listened.
         endpoints.add(Endpoint(str(address), port - 1, "closed"))
-    return States(Held(filter_, shown(filter_)), Listening(frozenset(endpoints)), rules, watch)
+    return States(Held(filter_, shown(filter_)), Listening(frozenset(endpoints)), rules)
 
 
 def shown(filter_: Filter) -> str:
@@ -174,6 +192,7 @@ def shown(filter_: Filter) -> str:
     words = [f"profile {filter_.profile.name}", f"open: {', '.join(filter_.opened) or 'nothing'}"]
     words += [policy.name for policy in filter_.policies]
     words += [] if filter_.clients is None else [f"{len(filter_.clients)} addresses of Pods"]
+    words += ["nothing allowed to single Pods"] * filter_.stale
     words += ["strictest rules for everybody"] * filter_.strictest + ["audit only"] * filter_.audit
     return "; ".join(words)
 

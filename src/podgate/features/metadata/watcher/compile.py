@@ -58,6 +58,7 @@ def compile_watched(settings: WatchSettings, inputs: Inputs) -> Compiled[States]
         pod_ranges=known_ranges(inputs, name, clients),
         strictest=why not in ("", LAST_GOOD),
         why=why,
+        unheard=inputs.objects.unheard.get(POD.kind),
     )
     keep = {} if watched.strictest else {KEPT: msgspec.json.encode(watched.policies)}
     found = problems_by_object((*inputs.objects.faults, *problems))

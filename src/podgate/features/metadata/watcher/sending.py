@@ -12,6 +12,8 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from podgate.features.metadata.watched import BEAT, LONGEST, line_of
 from podgate.joints import ApplyError, Key, Refused, Signal
 from podgate.targets.cell.diff import Plan, diff
@@ -36,6 +38,7 @@ class SendingTarget:
         self._path = path
         self._told = State()
         self._line = b""
+        self._told_at = 0.0
         self._readers: set[_Reader] = set()
 
     async def read(self) -> State:
@@ -51,7 +54,7 @@ class SendingTarget:
         line = line_of(plan.want.value)
         if len(line) > LONGEST:
             raise ApplyError(f"{len(line)} bytes about Pods and policies are more than {LONGEST}: use fewer rules")
-        self._told, self._line = plan.want, line
+        self._told, self._line, self._told_at = plan.want, line, asyncio.get_running_loop().time()
         self._write(line)
         return {}
 
@@ -92,7 +95,14 @@ class SendingTarget:
     def opened(self, reader: "_Reader") -> None:
         """Take in a reader, and tell it all that is known."""
         self._readers.add(reader)
-        reader.write(self._line or BEAT)
+        reader.write(self._newest() or BEAT)
+
+    def _newest(self) -> bytes:
+        """Give what was said last as it is true now: what was old then is older by now."""
+        watched = self._told.value
+        if watched is None or watched.unheard is None:
+            return self._line
+        return line_of(replace(watched, unheard=watched.unheard + asyncio.get_running_loop().time() - self._told_at))
 
     def closed(self, reader: "_Reader") -> None:
         """Forget a reader."""
