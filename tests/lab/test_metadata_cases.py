@@ -13,6 +13,7 @@ import yaml
 from tests.features.metadata.wire import TOKEN, Exchange, Part, exchanges_of
 from tests.support.cases import read_cases
 from tests.support.lab import TestLab, lab
+from tests.support.metadata_lab import cloud_node, proxy_of
 
 pytestmark = [pytest.mark.kernel, pytest.mark.lab, pytest.mark.slow]
 
@@ -58,21 +59,9 @@ def flags(options: str) -> list[str]:
 
 
 def manifests() -> Iterator[dict[str, Any]]:
-    daemonset = (ROOT / "deploy" / "metadata" / "daemonset.yaml").read_text()
     asking = (ROOT / "tests" / "support" / "asking_pod.py").read_text()
     for node, (options, exchanges) in GROUPS.items():
-        labels = {"node": node, "cloud.google.com/metadata-proxy-ready": "true", "kubernetes.io/os": "linux"}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {
-                "name": node,
-                "labels": labels,
-                "annotations": {"lab.podgate.dev/cloud-metadata": cloud_of(options)},
-            },
-            "spec": {"podCIDRs": [f"10.16.{node[1:]}.0/24"]},
-            "status": {"addresses": [{"type": "InternalIP", "address": f"10.140.0.{node[1:]}"}]},
-        }
+        yield cloud_node(node, int(node[1:]), cloud_of(options))
         lines = [
             {
                 "data": base64.b64encode(each.data).decode(),
@@ -98,12 +87,7 @@ def manifests() -> Iterator[dict[str, Any]]:
                 "volumes": [{"name": "cases", "configMap": {"name": node}}],
             },
         }
-        proxy = yaml.safe_load(daemonset.replace("metadata-proxy-v0.1", f"proxy-{node}"))
-        proxy["spec"]["selector"]["matchLabels"]["node"] = node
-        proxy["spec"]["template"]["metadata"]["labels"]["node"] = node
-        proxy["spec"]["template"]["spec"]["nodeSelector"]["node"] = node
-        proxy["spec"]["template"]["spec"]["containers"][0]["args"] += flags(options)
-        yield proxy
+        yield proxy_of(node, flags(options))
 
 
 @pytest.fixture(scope="module")

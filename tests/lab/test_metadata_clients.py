@@ -13,6 +13,7 @@ import yaml
 
 from tests.support.client_libraries import PINS, UnreachableError, node_clients, python_clients
 from tests.support.lab import TestLab, lab
+from tests.support.metadata_lab import cloud_node, proxy_of
 
 pytestmark = [pytest.mark.kernel, pytest.mark.lab, pytest.mark.slow]
 
@@ -60,18 +61,10 @@ NODE_JS: Final = {
 
 
 def manifests() -> Iterator[dict[str, Any]]:
-    daemonset = (ROOT / "deploy" / "metadata" / "daemonset.yaml").read_text()
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "policy", "namespace": "kube-system"},
            "data": {"policy.json": POLICY}}  # fmt: skip
     for number, (name, (cloud, options)) in enumerate(NODES.items(), 2):
-        labels = {"node": name, "cloud.google.com/metadata-proxy-ready": "true", "kubernetes.io/os": "linux"}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": labels, "annotations": {"lab.podgate.dev/cloud-metadata": cloud}},
-            "spec": {"podCIDRs": [f"10.16.{number}.0/24"]},
-            "status": {"addresses": [{"type": "InternalIP", "address": f"10.140.0.{number}"}]},
-        }
+        yield cloud_node(name, number, cloud)
         mounts = [{"name": "clients", "mountPath": SHOWN, "readOnly": True}]
         yield {
             "apiVersion": "v1",
@@ -86,18 +79,14 @@ def manifests() -> Iterator[dict[str, Any]]:
                 "volumes": [{"name": "clients", "hostPath": {"path": SHOWN, "type": "DirectoryOrCreate"}}],
             },
         }
-        yield _proxy(daemonset, name, ["--profile", cloud, *options])
+        yield _proxy(name, ["--profile", cloud, *options])
 
 
-def _proxy(daemonset: str, name: str, words: list[str]) -> dict[str, Any]:
-    proxy: dict[str, Any] = yaml.safe_load(daemonset.replace("metadata-proxy-v0.1", f"proxy-{name}"))
-    template = proxy["spec"]["template"]
-    for labels in (proxy["spec"]["selector"]["matchLabels"], template["metadata"]["labels"]):
-        labels["node"] = name
-    template["spec"]["nodeSelector"]["node"] = name
-    template["spec"]["containers"][0]["args"] += words
-    template["spec"]["containers"][0]["volumeMounts"] = [{"name": "policy", "mountPath": "/etc/podgate"}]
-    template["spec"]["volumes"] = [{"name": "policy", "configMap": {"name": "policy"}}]
+def _proxy(name: str, words: list[str]) -> dict[str, Any]:
+    proxy = proxy_of(name, words)
+    spec = proxy["spec"]["template"]["spec"]
+    spec["containers"][0]["volumeMounts"] = [{"name": "policy", "mountPath": "/etc/podgate"}]
+    spec["volumes"] = [{"name": "policy", "configMap": {"name": "policy"}}]
     return proxy
 
 
