@@ -56,6 +56,23 @@ def test_subjects_without_a_source() -> None:
     assert findings(subjects={"namespaces": ["a"]}) == ["NoSource subjects"]
 
 
+APP = {"podSelector": {"matchLabels": {"app": "installer"}}}
+
+
+@pytest.mark.parametrize(
+    ("subjects", "verdict", "found"),
+    [
+        (APP, "allow", ["LabelsAlone subjects.podSelector"]),
+        (APP, "deny", []),
+        ({**APP, "namespaces": ["kube-system"]}, "allow", []),
+        ({**APP, "serviceAccounts": ["kube-system/installer"]}, "allow", []),
+    ],
+)
+def test_labels_alone_that_allow(subjects: Mapping[str, object], verdict: str, found: list[str]) -> None:
+    rule = {"paths": ["/computeMetadata/v1/instance/zone"], "verdict": verdict}
+    assert [each for each in findings(rule, subjects=subjects) if not each.startswith("NoSource")] == found
+
+
 @pytest.mark.parametrize(
     ("first", "second", "meet"),
     [

@@ -1,6 +1,7 @@
 """check: what is valid, and probably not meant.
 
-Here: rules that never match, rules that open what the profile conceals, options that weaken it; as Problem values.
+Here: rules that never match, that open what the profile conceals, or that are for whoever takes a label, options that
+weaken it; as Problem values.
 Not here: what makes a policy invalid (spec.py).
 Invariant: a finding names the rule or option, what it leads to, and what to write instead.
 """
@@ -44,6 +45,7 @@ def _options(intent: Intent) -> Iterator[Problem]:
 
 def _policies(filter_: Filter) -> Iterator[Problem]:
     for policy in filter_.policies:
+        yield from _by_labels(policy)
         for index, rule in enumerate(policy.spec.rules):
             field = f"{_below(policy)}rules[{index}].paths"
             if rule.verdict == "allow":
@@ -52,6 +54,15 @@ def _policies(filter_: Filter) -> Iterator[Problem]:
                     message = f"opens {', '.join(opened)}: be sure that its subjects need it"
                     yield Problem(_ref(policy), "warning", "OpensSecret", field, message)
             yield from _unknown(filter_.profile, policy, rule, field)
+
+
+def _by_labels(policy: NamedPolicy) -> Iterator[Problem]:
+    """Warn of permissions by labels alone: whoever may make a Pod, in any namespace, chooses its labels."""
+    subjects = policy.spec.subjects
+    bound = subjects.namespaces is not None or subjects.service_accounts is not None
+    if subjects.pod_selector is not None and not bound and any(rule.verdict == "allow" for rule in policy.spec.rules):
+        message = "whoever makes a Pod, in any namespace, chooses its labels: add namespaces or serviceAccounts"
+        yield Problem(_ref(policy), "warning", "LabelsAlone", f"{_below(policy)}subjects.podSelector", message)
 
 
 def _opened(filter_: Filter, rule: Rule) -> list[str]:
