@@ -6,7 +6,7 @@ Invariant: it is the only part of podgate that may change Nodes, runs once per c
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from podgate.features.metadata.untaint.compile import PROXY, States, compile_untaint
 from podgate.features.metadata.untaint.settings import UntaintSettings
@@ -18,6 +18,10 @@ from podgate.model.snapshot import Watch
 from podgate.sources.origin import Api, access_of, origin
 from podgate.targets.kubernetes.taints import Taints
 from podgate.targets.kubernetes.untainting import TaintsTarget
+
+RESYNC: Final = 30.0
+"""Seconds after which what is still to be freed is freed again: one event may show a taint that was taken away and set
+anew meanwhile, which looks like the one that was seen before."""
 
 SUMMARY = "Take the start-up taint away from each Node whose metadata proxy is ready."
 
@@ -47,11 +51,15 @@ class MetadataUntaint(Agent[UntaintSettings, States]):
         if not isinstance(found, Api):
             raise SourceError("a taint can be taken away in an API only: give --kubeconfig, or run it in a Pod")
         target = TaintsTarget(Connection(access_of(found, os.environ)))
-        return (Step("taints", target, lambda states: states.free, Taints()),)
+        return (Step("taints", target, lambda states: states.free, Taints(), resync=_until_again),)
 
     def samples(self, states: States) -> tuple[Sample, ...]:
         """Count the Nodes that have the taint."""
         return (Sample("podgate_metadata_untaint_tainted_nodes", states.tainted, help="Nodes that have the taint."),)
+
+
+def _until_again(states: States) -> float | None:
+    return RESYNC if states.free.nodes else None
 
 
 FEATURE = MetadataUntaint()
