@@ -165,6 +165,24 @@ def test_what_was_known_last_stays_while_nobody_follows(tmp_path: Path) -> None:
             assert "podgate_metadata_watch_connected 1" in running.page("/")[1]
 
 
+def test_an_address_opens_nothing_once_nobody_follows_pods_for_too_long(tmp_path: Path) -> None:
+    (tmp_path / "objects.yaml").write_text(f"{pod('web', WEB)}---\n{pod('db', DB)}---\n{policy('web')}")
+    path, source = str(tmp_path / "socket"), str(tmp_path / "objects.yaml")
+    watch = ("podgate.cli", "metadata", "watch", "--node-name", "node-1", "--source", source, "--socket", path)
+    with node(tmp_path, "--watch-socket", path, "--stale-after", "10") as running:
+        with process(running.namespace, tmp_path / "watch", *watch):
+            poll(lambda: running.statuses(KUBE_ENV) == [200, 403, 403])
+        poll(lambda: running.statuses(KUBE_ENV) == [403, 403, 403], 40)
+        assert running.statuses(TOKEN) == [403, 403, 403]
+        poll(lambda: "podgate_metadata_pods_stale 1" in running.page("/")[1])
+        assert "nobody knows which Pod asks" in running.page("/readyz")[1]
+        assert "nobody knows which Pod asks" in running.page("/healthz")[1]
+        with process(running.namespace, tmp_path / "watch", *watch):
+            poll(lambda: running.statuses(KUBE_ENV) == [200, 403, 403], 40)
+            assert "podgate_metadata_pods_stale 0" in running.page("/")[1]
+        assert "no longer degraded" in running.log.read_text()
+
+
 def test_a_broken_policy_takes_nothing_away_when_the_watching_process_starts_anew(tmp_path: Path) -> None:
     objects, path = tmp_path / "objects", str(tmp_path / "socket")
     objects.mkdir()

@@ -6,16 +6,17 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from podgate.features.metadata.filter import Client, NamedPolicy
 from podgate.features.metadata.spec import PolicySpec, Rule
 from podgate.features.metadata.watched import LONGEST, Watched, line_of, read_line
-from podgate.features.metadata.watcher.sending import SendingTarget
+from podgate.features.metadata.watcher.sending import TAKING, TOO_LONG, SendingTarget
 from podgate.joints import ApplyError
 from podgate.targets.cell.state import State
 from tests.support.asynchronous import in_loop
@@ -23,7 +24,7 @@ from tests.support.poll import poll_async
 from tests.support.virtual_time import in_virtual_time_over_sockets
 
 ONE, TWO = Watched(clients={"10.0.0.1": Client("a/b")}), Watched(clients={})
-Tell = Callable[[Watched], Awaitable[object]]
+Tell = Callable[[Watched], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
@@ -71,7 +72,8 @@ async def test_who_connects_gets_all_that_is_known_and_then_each_change(tmp_path
 @in_virtual_time_over_sockets
 async def test_who_connects_late_hears_how_old_it_is_by_now(tmp_path: Path) -> None:
     async with serving(tmp_path / "s") as tell:
-        await tell(Watched(clients={}, unheard=5.0))
+        async with reading(tmp_path / "s"):
+            await tell(Watched(clients={}, unheard=5.0))
         await asyncio.sleep(600)
         async with reading(tmp_path / "s") as late:
             heard = read_line(await late.readline())
@@ -84,8 +86,9 @@ async def test_the_socket_goes_with_the_process_and_readers_hear_of_it(tmp_path:
     path = tmp_path / "s"
     async with contextlib.AsyncExitStack() as stack:
         async with serving(path) as tell:
-            await tell(ONE)
             reader = await stack.enter_async_context(reading(path))
+            assert await reader.readline() == b"\n"
+            await tell(ONE)
             assert await reader.readline() == line_of(ONE)
         assert await reader.read() == b""
         assert not path.exists()
@@ -119,13 +122,49 @@ async def test_a_reader_that_does_not_read_is_dropped(tmp_path: Path) -> None:
     assert heard < 12 * len(line_of(big[0]))
 
 
+@in_virtual_time_over_sockets
+async def test_what_nobody_took_is_not_written_and_who_comes_next_takes_it(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as tell:
+        for each in (ONE, TWO):
+            with pytest.raises(ApplyError, match=r"nobody reads .*: see whether podgate metadata run is there"):
+                await tell(each)
+        async with reading(tmp_path / "s") as reader:
+            assert await reader.readline() == line_of(TWO)
+            await tell(TWO)
+
+
+@in_virtual_time_over_sockets
+async def test_a_reader_that_is_just_starting_is_waited_for(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as tell, asyncio.TaskGroup() as group:
+        telling = group.create_task(tell(ONE))
+        await asyncio.sleep(TAKING / 2)
+        async with reading(tmp_path / "s") as reader:
+            assert await reader.readline() == line_of(ONE)
+            await telling
+
+
+HUGE = Watched(why=LONGEST * "x")
+
+
+@pytest.mark.parametrize("before", [None, ONE])
 @in_loop
-async def test_more_than_a_line_may_hold_is_not_said() -> None:
-    target = SendingTarget(None)
-    huge = Watched(why=LONGEST * "x")
-    with pytest.raises(ApplyError, match="use fewer rules"):
-        await target.apply(target.diff(State(), State(huge)))
-    assert await target.read() == State()
+async def test_more_than_a_line_may_hold_is_said_and_what_was_said_before_grows_old(
+    before: Watched | None, tmp_path: Path
+) -> None:
+    async with serving(tmp_path / "s") as tell, reading(tmp_path / "s") as reader:
+        assert await reader.readline() == b"\n"
+        if before is not None:
+            await tell(before)
+            await reader.readline()
+        for _ in range(2):
+            with pytest.raises(ApplyError, match="use fewer rules"):
+                await tell(HUGE)
+        heard = read_line(await reader.readline())
+        assert heard is not None
+        assert (heard.clients, heard.strictest) == ((None, True) if before is None else (before.clients, False))
+        assert (heard.unheard, heard.why) == (0.0, TOO_LONG)
+        await tell(TWO)
+        assert await reader.readline() == line_of(TWO)
 
 
 @in_loop

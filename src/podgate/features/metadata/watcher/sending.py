@@ -2,7 +2,8 @@
 
 Here: lines out, to as many readers as there are. Not here: what a line holds (watched.py), the other end
 (server/following.py).
-Invariant: whoever connects gets all that is known at once; a reader that does not read is dropped, never waited for.
+Invariant: whoever connects gets all that is known at once; a reader that does not read is dropped, never waited for;
+what nobody took is not written.
 """
 
 import asyncio
@@ -14,13 +15,16 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from podgate.features.metadata.watched import BEAT, LONGEST, line_of
+from podgate.features.metadata.watched import BEAT, LONGEST, Watched, line_of
 from podgate.joints import ApplyError, Key, Refused, Signal
 from podgate.targets.cell.diff import Plan, diff
 from podgate.targets.cell.state import State
 
 BEAT_SECONDS: Final = 5.0
 """Between two signs of life."""
+TAKING: Final = 5.0
+"""Seconds that something to say waits for a reader, which may just be starting."""
+TOO_LONG: Final = f"more is known of Pods and policies than the {LONGEST} bytes of a line: use fewer rules"
 _MODE: Final = 0o660
 """Of the socket: the proxy is another user, in a common group."""
 _UNREAD: Final = 2 * LONGEST
@@ -40,23 +44,41 @@ class SendingTarget:
         self._line = b""
         self._told_at = 0.0
         self._readers: set[_Reader] = set()
+        self._is_read = asyncio.Event()
 
     async def read(self) -> State:
-        """Give what was told last."""
-        return self._told
+        """Give what was told last, if anybody is there who was told."""
+        return self._told if self._readers else State()
 
     def diff(self, have: State, want: State) -> Plan:
         """Give the plan."""
         return diff(have, want)
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
-        """Tell every reader; nothing is ever refused."""
+        """Tell every reader; nothing is ever refused. Raises ApplyError for what is too long, and without a reader."""
         line = line_of(plan.want.value)
         if len(line) > LONGEST:
-            raise ApplyError(f"{len(line)} bytes about Pods and policies are more than {LONGEST}: use fewer rules")
-        self._told, self._line, self._told_at = plan.want, line, asyncio.get_running_loop().time()
-        self._write(line)
+            self._fall_behind()
+            raise ApplyError(TOO_LONG, "TooLong")
+        self._tell(plan.want, line)
+        try:
+            async with asyncio.timeout(TAKING):
+                await self._is_read.wait()
+        except TimeoutError as error:
+            where = self._path or "the standard output"
+            raise ApplyError(f"nobody reads {where}: see whether podgate metadata run is there", "NoReader") from error
         return {}
+
+    def _tell(self, state: State, line: bytes) -> None:
+        self._told, self._line, self._told_at = state, line, asyncio.get_running_loop().time()
+        self._write(line)
+
+    def _fall_behind(self) -> None:
+        """Say that what was said last is not followed from now on."""
+        last: Watched = self._told.value or Watched(strictest=True)
+        if last.why != TOO_LONG:
+            said = replace(last, why=TOO_LONG, unheard=last.unheard or 0.0)
+            self._tell(State(said), line_of(said))
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Listen, and give a sign of life now and then; tells when the one reader of the standard output has gone."""
@@ -95,6 +117,7 @@ class SendingTarget:
     def opened(self, reader: "_Reader") -> None:
         """Take in a reader, and tell it all that is known."""
         self._readers.add(reader)
+        self._is_read.set()
         reader.write(self._newest() or BEAT)
 
     def _newest(self) -> bytes:
@@ -107,6 +130,8 @@ class SendingTarget:
     def closed(self, reader: "_Reader") -> None:
         """Forget a reader."""
         self._readers.discard(reader)
+        if not self._readers:
+            self._is_read.clear()
 
 
 class _Reader(asyncio.Protocol):
