@@ -21,6 +21,7 @@ PLURALS: Final = {
     "Node": "nodes",
     "Pod": "pods",
     "MasqueradePolicy": "masqueradepolicies",
+    "MetadataPolicy": "metadatapolicies",
 }
 
 
