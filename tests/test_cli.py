@@ -38,12 +38,16 @@ data:
     - 10.16.0.0/14
     - 10.140.0.0/20
 """
+UNSEEN = (
+    "no Kubernetes objects were looked at (MasqueradePolicy, Namespace, Node, Pod): "
+    "--source, --kubeconfig or $KUBECONFIG says where they are"
+)
 LOOKING = ("render", "explain", "check")
 
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PODGATE_SOURCE", "NODE_NAME"):
+    for name in ("PODGATE_SOURCE", "KUBECONFIG", "NODE_NAME"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -204,7 +208,7 @@ def test_a_flag_for_several_things_may_be_given_again_instead_of_a_comma(capsys:
 def test_explain_as_json_has_exactly_these_fields(capsys: pytest.CaptureFixture[str], good: Path) -> None:
     asked = ("10.16.2.9", "10.70.0.2", "169.254.1.1", "224.0.0.1")
     code, out, err = run(capsys, "masquerade", "explain", *asked, "--config", good, "--output", "json")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"podgate masquerade explain: {UNSEEN}\n")
     assert json.loads(out) == [
         {"address": "10.16.2.9", "action": "keep", "rule": "10.16.0.0/14", "source": f"{good}:2"},
         {"address": "10.70.0.2", "action": "masquerade", "rule": "everything else", "source": "default"},
@@ -217,7 +221,7 @@ def test_explain_as_text(capsys: pytest.CaptureFixture[str], good: Path) -> None
     assert run(capsys, "masquerade", "explain", "10.16.2.9", "10.70.0.2", "--config", good) == (
         0,
         f"10.16.2.9: keep, by 10.16.0.0/14 ({good}:2)\n10.70.0.2: masquerade, by everything else (default)\n",
-        "",
+        f"podgate masquerade explain: {UNSEEN}\n",
     )
 
 
@@ -274,6 +278,32 @@ def test_the_source_and_the_node_come_from_the_environment_too(
     empty.mkdir()
     code, out, _ = run(capsys, *words, "--source", empty, "--config", good)  # the flag wins
     assert (code, out) == (0, f"10.16.1.77: keep, by 10.16.0.0/14 ({good}:2)\n")
+
+
+@pytest.mark.parametrize("words", ["check", "explain 10.16.1.77", "render", "plan"])
+@pytest.mark.parametrize("feature", ["masquerade", "services"])
+def test_verbs_that_look_read_the_kubeconfig_of_the_environment_and_say_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, feature: str, words: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent/kubeconfig")
+    verb, *asked = words.split()
+    code, _, err = run(capsys, feature, verb, *asked)
+    assert code == 2
+    said, error = err.splitlines()
+    assert said == f"podgate {feature} {verb}: objects come from $KUBECONFIG: /nonexistent/kubeconfig"
+    assert "/nonexistent/kubeconfig" in error
+
+
+@pytest.mark.parametrize("asked", ["check", "explain 10.16.1.77"])
+def test_without_objects_one_line_says_what_was_not_looked_at(
+    capsys: pytest.CaptureFixture[str], good: Path, source: Path, asked: str
+) -> None:
+    verb, *words = asked.split()
+    _, _, err = run(capsys, "masquerade", verb, *words, "--config", good)
+    assert err == f"podgate masquerade {verb}: {UNSEEN}\n"
+    assert (
+        run(capsys, "masquerade", verb, *words, "--config", good, "--source", source, "--node-name", "node-1")[2] == ""
+    )
 
 
 @pytest.mark.parametrize("verb", [*LOOKING, "plan"])
@@ -337,7 +367,7 @@ def test_check_is_exit_1_on_findings_and_0_without(
     capsys: pytest.CaptureFixture[str], good: Path, tmp_path: Path
 ) -> None:
     code, out, err = run(capsys, "masquerade", "check", "--config", good)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"podgate masquerade check: {UNSEEN}\n")
     assert out.endswith("0 findings\n")
     path = tmp_path / "overlapping"
     path.write_text(GOOD + "- 10.17.0.0/16\n")

@@ -12,7 +12,7 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +47,7 @@ from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine
 from podgate.sources.netfilter import load_foreign_nat
-from podgate.sources.origin import Api, Manifests, Origin, access_of, follow, load, origin
+from podgate.sources.origin import Api, Manifests, Nowhere, Origin, access_of, follow, load, looked_at, origin, unasked
 
 if TYPE_CHECKING:
     from podgate.telling import Telling
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 AnyAgent = Agent[Any, Any]
 AnyFeature = Feature[Any, Any]
 NODE_VARIABLE: Final = "NODE_NAME"
+WHERE_THEN: Final = "--source, --kubeconfig or $KUBECONFIG says where they are"
 
 
 class BadInput(Exception):  # noqa: N818 - it is the user's, and never shown by name
@@ -71,8 +72,10 @@ def perform(
         if verb == "clean":
             answered = asyncio.run(_clean(feature, settings))
         else:
-            look = Looking(feature, settings, environ)
+            look = Looking(feature, settings, environ, lambda said: _remark(feature, verb, said))
             answered = _look(verb, feature, settings, asked, look)
+            if look.unseen and verb in {"check", "explain"}:
+                _remark(feature, verb, f"no Kubernetes objects were looked at ({', '.join(look.unseen)}): {WHERE_THEN}")
     except (QuestionError, SourceError) as error:
         return _complain(asked, f"podgate {feature.name} {verb}: {error}", 2)
     except BadInput as error:
@@ -94,6 +97,11 @@ def run(program: str, agent: AnyAgent, settings: Any, environ: Mapping[str, str]
         return 2 if isinstance(error, SourceError) else 1
 
 
+def _remark(feature: AnyFeature, verb: str, said: str) -> None:
+    """Say something beside the answer."""
+    print(f"podgate {feature.name} {verb}: {said}", file=sys.stderr)
+
+
 def _complain(asked: argparse.Namespace, message: str, code: int) -> int:
     """Say what was wrong, in the form that was asked for."""
     said = complaint([message], as_json=asked.output == "json")
@@ -103,12 +111,18 @@ def _complain(asked: argparse.Namespace, message: str, code: int) -> int:
 
 
 class Looking:
-    """The inputs of the verbs that only look, read once."""
+    """The inputs of the verbs that only look, read once; ``remark`` is told where they come from unasked."""
 
-    def __init__(self, feature: AnyFeature, settings: Any, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, feature: AnyFeature, settings: Any, environ: Mapping[str, str], remark: Callable[[str], None]
+    ) -> None:
         node_name = node_name_of(settings, environ)
         watches = feature.watches(settings, None)
-        found = origin_of(settings, environ)
+        found = looked_at(settings.source, settings.kubeconfig, settings.context, environ)
+        # An answer of an API may take a while, or never come: whose it is comes first.
+        if watches and (said := unasked(found, settings.source, settings.kubeconfig)):
+            remark(said)
+        self.unseen = sorted({watch.kind.kind for watch in watches}) if isinstance(found, Nowhere) else []
         snapshot = load(found, watches, environ)
         files = load_files(feature.files(settings))
         self._locator = Locator(manifests_of(found))
@@ -121,6 +135,10 @@ class Looking:
     def line(self, ref: ObjectRef, field: str) -> int | None:
         """Give the line of a field in a file."""
         return self._locator.line(ref, field, self.inputs.files)
+
+    def written(self) -> Mapping[ObjectRef, Any]:
+        """Give objects as files have them."""
+        return self._locator.written()
 
     def foreign_nat(self, ours: str) -> ForeignNat:
         """Read the address translation of others."""
@@ -148,7 +166,7 @@ def node_name_of(settings: Any, environ: Mapping[str, str]) -> str:
 
 
 def origin_of(settings: Any, environ: Mapping[str, str]) -> Origin:
-    """Say where objects come from."""
+    """Say where an agent's objects come from."""
     return origin(settings.source, settings.kubeconfig, settings.context, environ)
 
 

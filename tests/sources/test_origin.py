@@ -12,7 +12,7 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.snapshot import Absent, Snapshot, Watch
 from podgate.sources import origin as module
-from podgate.sources.origin import Api, Manifests, Nowhere, Origin, follow, load, origin
+from podgate.sources.origin import Api, Manifests, Nowhere, Origin, follow, load, looked_at, origin, unasked
 from tests.support.fake_apiserver import FakeApiServer
 
 WATCHES = (Watch(CONFIG_MAP),)
@@ -28,6 +28,8 @@ IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "
         (None, None, {"PODGATE_SOURCE": "/e", **IN_A_POD}, Manifests("/e")),
         (None, None, IN_A_POD, Api()),
         (None, None, {}, Nowhere()),
+        (None, None, {"KUBECONFIG": "/k"}, Nowhere()),
+        (None, None, {"KUBECONFIG": "/k", **IN_A_POD}, Api()),
     ],
 )
 def test_the_first_that_applies(  # noqa: PLR0917
@@ -37,6 +39,33 @@ def test_the_first_that_applies(  # noqa: PLR0917
     (tmp_path / "token").write_text("t")
     monkeypatch.setattr(module, "_ACCOUNT", str(tmp_path / "token"))
     assert origin(source, kubeconfig, "c", environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "kubeconfig", "environ", "expected", "said"),
+    [
+        ("/s", None, {"KUBECONFIG": "/k:/l"}, Manifests("/s"), ""),
+        (None, "/o", {"KUBECONFIG": "/k"}, Api("/o", "c"), ""),
+        (None, None, {"PODGATE_SOURCE": "/e", "KUBECONFIG": "/k"}, Manifests("/e"), ""),
+        (None, None, {"KUBECONFIG": "/k", **IN_A_POD}, Api("/k", "c"), "from $KUBECONFIG: /k c"),
+        (None, None, IN_A_POD, Api(), "from the API of this Pod's cluster, by its own account"),
+        (None, None, {"KUBECONFIG": ""}, Nowhere(), ""),
+    ],
+)
+def test_a_verb_that_only_looks_follows_the_kubeconfig_of_the_environment(  # noqa: PLR0917
+    source: str | None, kubeconfig: str | None, environ: Mapping[str, str], expected: Origin, said: str,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    (tmp_path / "token").write_text("t")
+    monkeypatch.setattr(module, "_ACCOUNT", str(tmp_path / "token"))
+    found = looked_at(source, kubeconfig, "c", environ)
+    assert found == expected
+    assert unasked(found, source, kubeconfig) == (said and f"objects come {said}")
+
+
+def test_files_of_kubeconfig_that_would_have_to_be_merged_are_refused() -> None:
+    with pytest.raises(SourceError, match="names several files"):
+        looked_at(None, None, None, {"KUBECONFIG": "/k:/l"})
 
 
 def test_a_pod_without_an_account_has_no_api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

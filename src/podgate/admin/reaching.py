@@ -19,7 +19,7 @@ from podgate.kubeapi.requests import Request, list_page
 from podgate.model.kinds.meta import ApiStruct
 from podgate.model.options import kube_mistakes
 from podgate.model.snapshot import Watch
-from podgate.sources.origin import SOURCE_VARIABLE, Api, access_of, origin
+from podgate.sources.origin import SOURCE_VARIABLE, Api, access_of, kubeconfig_in, origin
 
 Ask = Callable[[Request], Awaitable[Answer]]
 """Sends one request. Raises UnreachableError, AccessError."""
@@ -48,13 +48,8 @@ def connection_to(asked: argparse.Namespace, environ: Mapping[str, str]) -> Conn
 
 
 def kubeconfig_of(asked: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
-    """Give the kubeconfig: the flag's, or that of $KUBECONFIG, as kubectl reads it. Raises SourceError.
-
-    An agent does not look there: on a node it would be whatever root's shell happens to name.
-    """
-    named = asked.kubeconfig if asked.kubeconfig is not None else environ.get("KUBECONFIG") or None
-    if asked.kubeconfig is None and named and ":" in named:
-        raise SourceError(f"$KUBECONFIG names several files, which are not merged: give --kubeconfig FILE: {named}")
+    """Give the kubeconfig: the flag's, or that of $KUBECONFIG, as kubectl reads it. Raises SourceError."""
+    named = asked.kubeconfig if asked.kubeconfig is not None else kubeconfig_in(environ)
     mistakes = "\n".join(kube_mistakes(named, asked.context))
     if mistakes:
         raise SourceError(mistakes)

@@ -39,14 +39,15 @@ DECIDING: Final = ("run", "render", "plan", "explain", "check")
 """The verbs that look at the inputs: all but clean."""
 
 SOURCE: Final = Option(
-    "read Kubernetes objects from this folder or file; without it --kubeconfig, $PODGATE_SOURCE, none",
+    "read Kubernetes objects from this folder or file; without it --kubeconfig, else $PODGATE_SOURCE",
     metavar="DIR|FILE",
     verbs=DECIDING,
 )
 """For the field ``source: str | None`` of a feature that can do without objects."""
 
 KUBECONFIG: Final = Option(
-    "read Kubernetes objects from the API that this kubeconfig names; inside a Pod its own account serves too",
+    "read Kubernetes objects from the API that this kubeconfig names; without it all verbs but run read $KUBECONFIG; "
+    "inside a Pod its own account serves too",
     metavar="FILE",
     verbs=DECIDING,
 )

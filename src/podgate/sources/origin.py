@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from podgate.kubeapi.access import Access
 
 SOURCE_VARIABLE: Final = "PODGATE_SOURCE"
+KUBECONFIG_VARIABLE: Final = "KUBECONFIG"
 LISTING_SECONDS: Final = 30.0
 """How long a verb that only looks waits for an API."""
 
@@ -72,6 +73,37 @@ def origin(source: str | None, kubeconfig: str | None, context: str | None, envi
     if environ.get("KUBERNETES_SERVICE_HOST") and os.path.exists(_ACCOUNT):
         return Api()
     return Nowhere()
+
+
+def looked_at(source: str | None, kubeconfig: str | None, context: str | None, environ: Mapping[str, str]) -> Origin:
+    """Give the first that applies to a verb that only looks: as ``origin``, with $KUBECONFIG before a Pod's account.
+
+    An agent does not look there: on a node it would be whatever root's shell happens to name. Raises SourceError.
+    """
+    named = source or kubeconfig or environ.get(SOURCE_VARIABLE)
+    if not named and (file := kubeconfig_in(environ)):
+        return Api(file, context or "")
+    return origin(source, kubeconfig, context, environ)
+
+
+def kubeconfig_in(environ: Mapping[str, str]) -> str | None:
+    """Give the file that $KUBECONFIG names; None where it names none. Raises SourceError where it names several."""
+    named = environ.get(KUBECONFIG_VARIABLE) or None
+    if named and ":" in named:
+        raise SourceError(f"$KUBECONFIG names several files, which are not merged: give --kubeconfig FILE: {named}")
+    return named
+
+
+def unasked(found: Origin, source: str | None, kubeconfig: str | None) -> str:
+    """Say in a line which API objects come from that no option names; empty where one does, and where there is none.
+
+    $PODGATE_SOURCE is podgate's own, so whoever set it knows; $KUBECONFIG is set for other programs.
+    """
+    if source or kubeconfig or not isinstance(found, Api):
+        return ""
+    if found.kubeconfig:
+        return f"objects come from ${KUBECONFIG_VARIABLE}: {found}"
+    return "objects come from the API of this Pod's cluster, by its own account"
 
 
 class Following(Frozen, frozen=True):

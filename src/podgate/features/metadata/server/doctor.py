@@ -31,7 +31,7 @@ from podgate.model.kinds.workloads import DAEMON_SET
 from podgate.model.machine import Machine
 from podgate.model.snapshot import Absent, Kind, Snapshot, Watch
 from podgate.sources.machine import load_machine
-from podgate.sources.origin import load, origin
+from podgate.sources.origin import load, looked_at
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.listeners.holders import holders_of
 from podgate.targets.nftables.apply import NftablesTarget
@@ -104,7 +104,7 @@ def examine(settings: Settings, environ: Mapping[str, str], ask_from_pods: AskPo
 
 def _objects(settings: Settings, environ: Mapping[str, str], node_name: str) -> Objects:
     """Ask for each kind by itself: an account may have the right to some."""
-    found = origin(settings.source, settings.kubeconfig, settings.context, environ)
+    found = looked_at(settings.source, settings.kubeconfig, settings.context, environ)
     watches = (
         Watch(NODE, field_selector=f"metadata.name={node_name}"),
         Watch(POD, field_selector=f"spec.nodeName={node_name}"),
