@@ -145,3 +145,18 @@ def refusal(problem: OSError | DumpInterruptedError) -> Refusal:
         module = "if the kernel lacks nf_tables (CONFIG_NF_TABLES), load the module nf_tables"
         return Refusal(f"failed ({code}): {module}", "KernelLacksFeature")
     return Refusal(f"failed ({code})", "KernelRefused")
+
+
+@contextlib.contextmanager
+def refused(what: str, error: Callable[[str, str], Exception]) -> Iterator[None]:
+    """Have what the kernel refuses in the body raised as an error of the caller's, made of a message and a reason.
+
+    Args:
+        what: what is done, as the beginning of a sentence: ``reading table ip kube-proxy``.
+        error: makes the error.
+    """
+    try:
+        yield
+    except (OSError, DumpInterruptedError) as problem:
+        message, reason = refusal(problem)
+        raise error(f"{what} {message}", reason) from problem

@@ -8,13 +8,13 @@ table that nobody uses is not even listed, since listing an old table makes it.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
 from podgate.joints import ApplyError, Drifted, Key, Signal
 from podgate.linux.iptables import legacy_tables
-from podgate.linux.netlink import DumpInterruptedError, NetlinkError
+from podgate.linux.netlink import NetlinkError
 from podgate.linux.nftables import (
     FAMILIES,
     Event,
@@ -23,7 +23,7 @@ from podgate.linux.nftables import (
     rules_hold,
 )
 from podgate.linux.nftables_drift import Drift
-from podgate.linux.nftables_watch import NO_NF_TABLES, Watch, refusal
+from podgate.linux.nftables_watch import NO_NF_TABLES, Watch, refused
 from podgate.model.machine import Family
 from podgate.targets.iptables.diff import Plan, diff
 from podgate.targets.iptables.listing import NO_NAMES, ListingError, read_listing
@@ -132,7 +132,7 @@ class IptablesTarget:
             await self._iptables.restore(text)
             return
         with (
-            _mapped(f"writing {self._name}"),
+            refused(f"writing {self._name}", ApplyError),
             self._watch.writing(plan.want),
             self._watch.running() as started,
         ):
@@ -146,7 +146,7 @@ class IptablesTarget:
         if not self._tells:
             await asyncio.Event().wait()
         watched = self._watch.changes(self.read, lambda have, held: bool(diff(have, held)))
-        with _mapped(f"watching {self._name}"):
+        with refused(f"watching {self._name}", ApplyError):
             async with contextlib.aclosing(watched) as changes:
                 async for what in changes:
                     yield Drifted(what)
@@ -156,7 +156,7 @@ class IptablesTarget:
 
     def _is_in_use(self) -> bool:
         """Whether anybody has made the table; asking for it with iptables-legacy would make it."""
-        with _mapped(f"reading {self._name}"):
+        with refused(f"reading {self._name}", ApplyError):
             if self.binary == "legacy":
                 with self._watch.inside():
                     return self.table in legacy_tables(self.family)
@@ -172,7 +172,7 @@ class IptablesTarget:
         if self.binary == "legacy":
             return True
         family, texts = int(FAMILIES[self.family]), [owner.encode() for owner in self._owners]
-        with _mapped(f"reading {self._name}"):
+        with refused(f"reading {self._name}", ApplyError):
             chains = {chain.name for chain in list_chains(self._watch.connection, family, self.table)}
             if not chains.isdisjoint(self._recorded | self._known) or any(name in self._names for name in chains):
                 return True
@@ -182,15 +182,5 @@ class IptablesTarget:
         """Give the number of the last transaction of nf_tables; None where it cannot be had or does not count."""
         if self.binary == "legacy":
             return None
-        with _mapped(f"reading {self._name}"):
+        with refused(f"reading {self._name}", ApplyError):
             return self._watch.generation()
-
-
-@contextlib.contextmanager
-def _mapped(what: str) -> Iterator[None]:
-    """Turn what the kernel says into an ApplyError with a reason and a hint."""
-    try:
-        yield
-    except (OSError, DumpInterruptedError) as problem:
-        message, reason = refusal(problem)
-        raise ApplyError(f"{what} {message}", reason) from problem

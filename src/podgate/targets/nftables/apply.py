@@ -9,11 +9,11 @@ unless rules are code: then what goes, and loads that are too large, have transa
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from podgate.joints import ApplyError, Drifted, Key, Signal
-from podgate.linux.netlink import Connection, DumpInterruptedError, NetlinkError
+from podgate.linux.netlink import Connection, NetlinkError
 from podgate.linux.nftables import (
     FAMILIES,
     SET_DYNAMIC,
@@ -32,7 +32,7 @@ from podgate.linux.nftables import (
 from podgate.linux.nftables_batch import Batch, RefusedError
 from podgate.linux.nftables_drift import Drift
 from podgate.linux.nftables_elements import Shape, list_elements
-from podgate.linux.nftables_watch import Watch, refusal
+from podgate.linux.nftables_watch import Watch, refused
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.nftables.diff import Plan, diff
@@ -90,7 +90,7 @@ class NftablesTarget:
         Raises:
             ApplyError: the kernel refused, or others changed the ruleset during every attempt.
         """
-        with _mapped(f"reading table {self.family} {self.table}"):
+        with refused(f"reading table {self.family} {self.table}", ApplyError):
             connection = self._watch.connection
             for _ in range(_READ_ATTEMPTS):
                 before = generation(connection)
@@ -160,7 +160,7 @@ class NftablesTarget:
         """
         if not plan:
             return {}
-        with _mapped(f"writing table {self.family} {self.table}"), self._watch.writing(plan.want) as before:
+        with refused(f"writing table {self.family} {self.table}", ApplyError), self._watch.writing(plan.want) as before:
             if plan.want.has_code or not plan.want.present:
                 await self._apply_code(plan, before)
             elif plan.is_structural:
@@ -239,7 +239,7 @@ class NftablesTarget:
         What was changed between the last read and the start of the watch is told at once, in case it was ours.
         """
         watched = self._watch.changes(self.read, lambda have, held: bool(diff(have, held)))
-        with _mapped(f"watching table {self.family} {self.table}"):
+        with refused(f"watching table {self.family} {self.table}", ApplyError):
             async with contextlib.aclosing(watched) as changes:
                 async for what in changes:
                     yield Drifted(what)
@@ -298,13 +298,3 @@ def _declaration(info: SetInfo) -> Set:
 
 def _type_name(number: int) -> str:
     return _NAMES.get(number, f"type-{number}")
-
-
-@contextlib.contextmanager
-def _mapped(what: str) -> Iterator[None]:
-    """Turn what the kernel says into an ApplyError with a reason and a hint."""
-    try:
-        yield
-    except (OSError, DumpInterruptedError) as problem:
-        message, reason = refusal(problem)
-        raise ApplyError(f"{what} {message}", reason) from problem

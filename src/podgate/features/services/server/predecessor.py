@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from podgate.joints import ApplyError, Key, Signal
 from podgate.linux.netlink import Connection
 from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, find_table
 from podgate.linux.nftables_batch import delete_table
-from podgate.linux.nftables_watch import refusal
+from podgate.linux.nftables_watch import refused
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.observe.listen import Listen
@@ -26,6 +26,7 @@ NAME: Final = "kube-proxy"
 """Of the program, and of its tables."""
 
 _FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
+_WHAT: Final = "looking for kube-proxy's tables"
 _ANSWER_SECONDS: Final = 2.0
 _LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is asked instead of all
 _OURS: Final = (b"200", b"503")
@@ -71,7 +72,7 @@ class PredecessorTarget:
 
     async def read(self) -> Left:
         """Give the families that have such a table. Raises ApplyError."""
-        with _mapped(), Connection(NETLINK_NETFILTER) as connection:
+        with refused(_WHAT, ApplyError), Connection(NETLINK_NETFILTER) as connection:
             return Left(tuple(family for family in _FAMILIES if find_table(connection, FAMILIES[family], NAME)))
 
     def diff(self, have: Left, want: Left) -> Plan:
@@ -83,7 +84,7 @@ class PredecessorTarget:
         reason = await self._at_work()
         if reason:
             return {NAME: f"its tables stay beside ours: {reason}; stop it, and they go"}
-        with _mapped(), Connection(NETLINK_NETFILTER) as connection:
+        with refused(_WHAT, ApplyError), Connection(NETLINK_NETFILTER) as connection:
             for family in plan.families:
                 delete_table(connection, FAMILIES[family], NAME)
         return {}
@@ -92,15 +93,6 @@ class PredecessorTarget:
         """Wait for ever: while it is at work it changes its tables all the time."""
         await asyncio.get_running_loop().create_future()
         yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
-
-
-@contextlib.contextmanager
-def _mapped() -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        message, reason = refusal(problem)
-        raise ApplyError(f"looking for kube-proxy's tables {message}", reason) from problem
 
 
 async def at_work(health: Listen | None) -> str:
