@@ -88,6 +88,23 @@ async def test_a_plan_then_once_then_no_difference(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_without_a_mode_nothing_goes_that_stands_in_the_folder_without_a_label(tmp_path: Path) -> None:
+    bare = manifest("ConfigMap", "a")
+    del bare["metadata"]["labels"], bare["metadata"]["namespace"]  # it goes to the login's own namespace
+    workload = manifest("DaemonSet", "w", spec={"selector": {}, "template": {}})
+    del workload["metadata"]["labels"]
+    async with FakeApiServer(*KINDS).serving() as server:
+        path = folder(tmp_path, bare, workload, manifest("ConfigMap", "b"))
+        words = (path, "--kubeconfig", kubeconfig(tmp_path, server.url))
+        assert (await podgate(*words, "--once", "--mode", "Reconcile"))[0] == 0
+        folder(tmp_path, bare, workload, manifest("ConfigMap", "c"))
+        code, out, said = await podgate(*words, "--once")
+        assert (code, out, "DaemonSet w has no label" in said) == (0, "done\n", True)
+        assert set(server.objects.of("configmaps").objects) == {("default", "a"), ("kube-system", "c")}
+        assert set(server.objects.of("daemonsets").objects) == {("kube-system", "w")}
+
+
+@in_loop
 async def test_an_api_that_is_not_there_is_exit_3(tmp_path: Path) -> None:
     words = (folder(tmp_path), "--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:1"), "--timeout", "1", "--once")
     code, out, _ = await podgate(*words)

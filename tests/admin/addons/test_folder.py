@@ -52,9 +52,11 @@ def test_labels_decide_and_nulls_and_status_stay_out() -> None:
 
 def test_objects_without_a_label_are_left_alone_unless_they_are_given_a_mode() -> None:
     folder = read(LIST)
-    assert (names(folder), len(folder.ignored)) == (["Reconcile ConfigMap one"], 1)
-    assert folder.ignored[0].startswith("d/0.yaml:7: ConfigMap two has no label")
+    assert names(folder) == ["Reconcile ConfigMap one"]
+    (two,) = folder.unlabelled
+    assert str(two) == f"d/0.yaml:7: ConfigMap two has no label {MODE_LABEL}"
     given = read(LIST, mode="EnsureExists")
+    assert given.unlabelled == ()
     assert names(given) == ["Reconcile ConfigMap one", "EnsureExists ConfigMap two"]
     assert given.addons[1].body["metadata"]["labels"] == {MODE_LABEL: "EnsureExists"}
 

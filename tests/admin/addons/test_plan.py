@@ -156,6 +156,17 @@ def test_what_another_addon_manager_left_is_removed_when_that_is_asked_for() -> 
     assert plan_of([], [found(OLD, ours=False, owner="podgate-addons-x")], adopt=True) == []
 
 
+@pytest.mark.parametrize("adopt", [False, True])
+def test_what_stands_in_the_folder_without_a_label_has_not_left_it(*, adopt: bool) -> None:
+    have = [found("ConfigMap/a"), found("ConfigMap/b"), found("ConfigMap/c", ours=False)]
+    standing = frozenset({("", ref("ConfigMap/a")), ("", ref("ConfigMap/c"))})
+    plan = planned([], have, whole=True, adopt=adopt, unlabelled=standing)
+    assert lines(plan) == [
+        f"leave ConfigMap/a: its manifest has no label {MODE_LABEL}: --mode gives it one",
+        "remove ConfigMap/b: it left the folder",
+    ]
+
+
 def test_a_plan_of_what_is_left_alone_has_nothing_to_do() -> None:
     plan = planned([], [found("ConfigMap/a", ours=False)], whole=True)
     assert (bool(plan), plan.due) == (False, ())
@@ -179,6 +190,7 @@ FACTS = st.fixed_dictionaries(
 CLUSTERS = st.dictionaries(st.sampled_from(NAMES), FACTS).map(
     lambda some: {name: found(name, **facts) for name, facts in some.items()}
 )
+BARE = st.frozensets(st.sampled_from(NAMES))
 FOLDERS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(("Reconcile", "EnsureExists")))
 Cluster = dict[str, Found]
 
@@ -198,16 +210,20 @@ def after(cluster: Cluster, plan: Plan) -> Cluster:
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(FOLDERS, st.booleans()), max_size=6), CLUSTERS)
-def test_no_history_removes_what_must_stay(folders: list[tuple[dict[str, Mode], bool]], cluster: Cluster) -> None:
-    for folder, whole in folders:
-        plan = planned([wanted(name, mode) for name, mode in folder.items()], cluster.values(), whole=whole)
+@given(st.lists(st.tuples(FOLDERS, BARE, st.booleans()), max_size=6), CLUSTERS)
+def test_no_history_removes_what_must_stay(
+    folders: list[tuple[dict[str, Mode], frozenset[str], bool]], cluster: Cluster
+) -> None:
+    for folder, bare, whole in folders:
+        want = [wanted(name, mode) for name, mode in folder.items()]
+        standing = {(KINDS[ref(name).kind].group, ref(name)) for name in bare}
+        plan = planned(want, cluster.values(), whole=whole, unlabelled=standing)
         for step in plan.due:
             if step.verb == "remove":
                 assert step.found is not None
                 assert whole
                 assert (step.found.mode, step.found.ours) == ("Reconcile", True)
-                assert f"{step.ref.kind}/{step.ref.name}" not in folder
+                assert f"{step.ref.kind}/{step.ref.name}" not in {*folder, *bare}
         cluster = after(cluster, plan)
 
 

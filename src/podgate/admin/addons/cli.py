@@ -66,8 +66,8 @@ async def _run(
     def read(before: Folder) -> Folder:
         return understood(load_manifests(asked.folder), before, asked.mode, may_be_empty=asked.allow_empty)
 
-    for line in read(Folder()).ignored:
-        tell(f"{line}: left alone; --mode gives a mode to such objects")
+    for each in read(Folder()).unlabelled:
+        tell(f"{each}: left alone; --mode gives a mode to such objects")
     cluster = Cluster(connection.send, name, connection.access.namespace)
     keeper = Keeper(read, cluster, stderr_log(environ).bind(addons=name), adopt=asked.adopt)
     async with connection:

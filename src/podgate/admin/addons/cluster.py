@@ -60,12 +60,14 @@ class Survey(Frozen, frozen=True):
     Attributes:
         wanted: the add-ons whose kind the API has.
         found: objects of the API, each once.
+        unlabelled: what stands in the folder without a mode, of the kinds that are removed.
         complaints: kinds that it does not have, and what it does not let us see: the folder is not whole then.
     """
 
     wanted: tuple[Wanted, ...]
     found: tuple[Found, ...]
     complaints: tuple[str, ...]
+    unlabelled: frozenset[tuple[str, ObjectRef]] = frozenset()
 
 
 class Cluster:
@@ -105,7 +107,8 @@ class Cluster:
                 complaints.append(more)
             else:
                 found.update({each.key: each for each in more if each.key not in found})
-        return Survey(tuple(wanted), tuple(found.values()), tuple(complaints))
+        unlabelled = frozenset(self._standing(folder))
+        return Survey(tuple(wanted), tuple(found.values()), tuple(complaints), unlabelled)
 
     async def do(self, step: Step) -> str:
         """Do one step; give why it was refused, or an empty text. Raises UnreachableError."""
@@ -138,6 +141,14 @@ class Cluster:
     def _ref(self, addon: Addon, kind: Kind[Any]) -> ObjectRef:
         namespace = addon.body["metadata"].get("namespace") or self._namespace
         return ObjectRef(kind.kind, addon.name, namespace if kind.namespaced else "")
+
+    def _standing(self, folder: Folder) -> Iterator[tuple[str, ObjectRef]]:
+        """Give the keys of what stands in the folder without a mode."""
+        removed = {(kind.group, kind.kind): kind for kind in REMOVED}
+        for each in folder.unlabelled:
+            if kind := removed.get((each.group, each.kind)):
+                namespace = (each.namespace or self._namespace) if kind.namespaced else ""
+                yield kind.group, ObjectRef(kind.kind, each.name, namespace)
 
     async def _seen(self, wanted: Wanted) -> Found | None:
         """Look at one object that is wanted."""

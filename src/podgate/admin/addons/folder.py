@@ -42,8 +42,7 @@ class Addon(Frozen, frozen=True):
     @property
     def group(self) -> str:
         """The API group; empty for the core group."""
-        group, slash, _ = str(self.body["apiVersion"]).partition("/")
-        return group if slash else ""
+        return _group(self.body)
 
     @property
     def kind(self) -> str:
@@ -56,6 +55,26 @@ class Addon(Frozen, frozen=True):
         return str(self.body["metadata"]["name"])
 
 
+class Unlabelled(Frozen, frozen=True):
+    """An object of the folder that has no mode: nothing is done with it, and it has not left the folder.
+
+    Attributes:
+        group: its API group; empty for the core group.
+        namespace: as it is written; empty where the manifest names none.
+        place: ``FILE:LINE``.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    place: str
+
+    def __str__(self) -> str:
+        """Show ``FILE:LINE: KIND NAME has no label …``."""
+        return f"{self.place}: {self.kind} {self.name} has no label {MODE_LABEL}"
+
+
 class Folder(Frozen, frozen=True):
     """What a folder asks for.
 
@@ -63,13 +82,13 @@ class Folder(Frozen, frozen=True):
         addons: the objects, by file name and place in it; of a file that went bad, those that it gave last.
         by_file: the same by file, for the next reading.
         complaints: errors: what keeps the folder from being whole.
-        ignored: objects without a mode, which are nobody's business here.
+        unlabelled: objects without a mode, which are left alone.
     """
 
     addons: tuple[Addon, ...] = ()
     by_file: Mapping[str, tuple[Addon, ...]] = {}
     complaints: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
+    unlabelled: tuple[Unlabelled, ...] = ()
 
 
 def understood(
@@ -80,28 +99,30 @@ def understood(
     Args:
         contents: what is in it, by path: files and folders.
         before: the reading before, from which files that went bad keep their objects.
-        mode: of objects that have no label; None: they are ignored.
+        mode: of objects that have no label; None: they are left alone.
         may_be_empty: a folder without any object means that nothing is wanted any more, and is no accident.
     """
     by_file: dict[str, tuple[Addon, ...]] = {}
     complaints: list[str] = []
-    ignored: list[str] = []
+    unlabelled: list[Unlabelled] = []
     for path, content in sorted(contents.items()):
         if isinstance(content, Directory):
             continue
         found: list[Addon] = []
-        bad = list(_read(path, content, mode, found, ignored))
+        bad = list(_read(path, content, mode, found, unlabelled))
         complaints += bad
         by_file[path] = before.by_file.get(path, ()) if bad else tuple(found)
     addons = tuple(addon for found in by_file.values() for addon in found)
     complaints += _twice(addons)
     if not addons and not complaints and not may_be_empty:
         complaints.append("no add-on is in this folder: nothing is removed; --allow-empty says that this is meant")
-    return Folder(addons, by_file, tuple(complaints), tuple(ignored))
+    return Folder(addons, by_file, tuple(complaints), tuple(unlabelled))
 
 
-def _read(path: str, content: FileContent, mode: Mode | None, found: list[Addon], ignored: list[str]) -> Iterator[str]:
-    """Give the complaints about a file; what is well in it is added to ``found``."""
+def _read(
+    path: str, content: FileContent, mode: Mode | None, found: list[Addon], unlabelled: list[Unlabelled]
+) -> Iterator[str]:
+    """Give the complaints about a file; what is well in it is added to ``found``, or ``unlabelled``."""
     if isinstance(content, Unreadable | Missing):
         why = content.why if isinstance(content, Unreadable) else "there is no such file or folder"
         yield f"{path}: cannot be read: {why}"
@@ -123,7 +144,7 @@ def _read(path: str, content: FileContent, mode: Mode | None, found: list[Addon]
                 continue
             labelled = _labels(value).get(MODE_LABEL) or mode
             if labelled is None:
-                ignored.append(f"{path}:{line}: {value['kind']} {value['metadata']['name']} has no label {MODE_LABEL}")
+                unlabelled.append(_unlabelled(value, f"{path}:{line}"))
             else:
                 found.append(Addon(labelled, _completed(value, labelled), f"{path}:{line}"))
 
@@ -170,6 +191,16 @@ def _wrong_mode(value: Object) -> tuple[str, str]:
 
 def _labels(value: Object) -> Mapping[str, Any]:
     return value["metadata"].get("labels") or {}
+
+
+def _unlabelled(value: Object, place: str) -> Unlabelled:
+    metadata = value["metadata"]
+    return Unlabelled(_group(value), value["kind"], metadata.get("namespace") or "", metadata["name"], place)
+
+
+def _group(value: Object) -> str:
+    group, slash, _ = str(value["apiVersion"]).partition("/")
+    return group if slash else ""
 
 
 def _completed(value: Object, mode: str) -> Object:

@@ -77,7 +77,9 @@ class Keeper:
         except (UnreachableError, AccessError) as error:
             return Pass(None, folder.complaints, {}, str(error))
         complaints = (*folder.complaints, *survey.complaints)
-        plan = planned(survey.wanted, survey.found, whole=not complaints, adopt=self._adopt)
+        plan = planned(
+            survey.wanted, survey.found, whole=not complaints, adopt=self._adopt, unlabelled=survey.unlabelled
+        )
         asked = {each.key for each in survey.wanted}
         unready = (
             each for each in survey.found if each.key in asked and each.kind.kind in WORKLOADS and not each.ready

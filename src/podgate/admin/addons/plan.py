@@ -3,7 +3,7 @@
 Here: the plan as data, its order, what a removal waits for. Not here: reading the folder (folder.py), reading and
 changing the cluster (cluster.py).
 Invariant: what is removed has the label of mode Reconcile, is of a kind that is managed, was made by this set of
-add-ons, and left a folder that is whole.
+add-ons, and left a folder that is whole: what stands there, with a label or without, has not left it.
 
 A name that carries a version (``metadata-proxy-v0.1``) makes an update of two objects: the old one goes when the new
 one, of the same kind, namespace and application, is ready. Two that are on the host's network want the same ports, so
@@ -11,6 +11,7 @@ there the old one goes once every Pod of the new one has started.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, Literal
 
 from podgate.admin.addons.folder import MODE_LABEL, Addon
@@ -126,7 +127,14 @@ class Plan(Frozen, frozen=True):
         return tuple(step for step in self.steps if step.verb in {"create", "correct", "remove"})
 
 
-def planned(wanted: Iterable[Wanted], found: Iterable[Found], *, whole: bool, adopt: bool = False) -> Plan:
+def planned(
+    wanted: Iterable[Wanted],
+    found: Iterable[Found],
+    *,
+    whole: bool,
+    adopt: bool = False,
+    unlabelled: AbstractSet[tuple[str, ObjectRef]] = frozenset(),
+) -> Plan:
     """Give the plan.
 
     Args:
@@ -134,12 +142,16 @@ def planned(wanted: Iterable[Wanted], found: Iterable[Found], *, whole: bool, ad
         found: what the API has of that, and what has the label of mode Reconcile.
         whole: the folder is understood, and so are its kinds: what is not in it has left it.
         adopt: also remove what has the label and nobody among us made, as another addon manager did.
+        unlabelled: the keys of what stands in the folder without a mode.
     """
     there = {each.key: each for each in found}
     asked = {each.key: each for each in sorted(wanted, key=_order)}
     steps = [*filter(None, (_brought(each, there.get(key)) for key, each in asked.items()))]
-    left = [each for key, each in there.items() if key not in asked]
-    return Plan((*steps, *_removals(sorted(left, key=_order, reverse=True), asked, there, whole, adopt)))
+    others = sorted((each for key, each in there.items() if key not in asked), key=_order, reverse=True)
+    stay = [each for each in others if each.key in unlabelled and each.ours]
+    left = [each for each in others if each.key not in unlabelled]
+    told = (Step("leave", each.ref, f"its manifest has no label {MODE_LABEL}: --mode gives it one") for each in stay)
+    return Plan((*steps, *told, *_removals(left, asked, there, whole, adopt)))
 
 
 def _brought(wanted: Wanted, found: Found | None) -> Step | None:
