@@ -342,15 +342,15 @@ class Look(Protocol):
 
     def where(self, ref: ObjectRef, field: str) -> str:
         """Give the place of a field: ``PATH:LINE`` or ``Kind/NS/NAME:field``."""
-        ...
 
     def line(self, ref: ObjectRef, field: str) -> int | None:
         """Give the line of a field in a file."""
-        ...
+
+    def written(self) -> Mapping[ObjectRef, Any]:
+        """Give objects as files have them, plain and with fields that no kind knows; empty where an API gives them."""
 
     def foreign_nat(self, ours: str) -> "ForeignNat":
         """Read the address translation on this machine, but for our own table."""
-        ...
 
 
 class ForeignRule(Frozen, frozen=True):

@@ -149,3 +149,15 @@ def test_manifests_that_changed_are_read_again(folder: str, monkeypatch: pytest.
     later = time.monotonic() + 1.1
     monkeypatch.setattr(time, "monotonic", lambda: later)
     assert locator.describe(problem, {}).startswith("m/b.yaml:11: ")
+
+
+def test_objects_as_they_are_written_keep_what_no_kind_has(tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text("kind: Service\nmetadata: {name: web, namespace: shop}\nspec: {externalIP: [192.0.2.1]}\n---\n[]\n")
+    service = {
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"externalIP": ["192.0.2.1"]},
+    }
+    assert Locator(str(file)).written() == {ObjectRef("Service", "web", "shop"): service}
+    assert Locator().written() == {}

@@ -14,6 +14,7 @@ from typing import Final
 from podgate.lab.kinds import Object
 from podgate.lab.serviceshapes import HEADLESS, EndpointSlice, Service, ServiceCIDR, ServicePort, ServiceSpec
 from podgate.lab.shapes import ShapeFault, misfit, view
+from podgate.model.kinds.services import AFFINITIES, PORT_PROTOCOLS, TRAFFIC_POLICIES, TYPES
 from podgate.model.machine import IPNetwork
 
 NODE_PORTS: Final = range(30000, 32768)
@@ -23,7 +24,6 @@ DEFAULT_RANGES: Final = ("10.96.0.0/12", "fd00:10:96::/112")
 """Ranges of cluster IPs of a lab without a ServiceCIDR: kubeadm's own, and one of IPv6."""
 
 FAMILIES: Final[Mapping[str, int]] = {"IPv4": 4, "IPv6": 6}
-PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameNode", "PreferSameZone")
 
 _LONGEST_AFFINITY: Final = 86400
@@ -40,7 +40,7 @@ def service(obj: Object) -> Iterator[ShapeFault]:
         yield fault
         return
     spec = view(obj, Service).spec
-    yield from _one_of(spec.type, ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), "spec.type")
+    yield from _one_of(spec.type, TYPES, "spec.type")
     yield from _ports(spec)
     yield from _addresses(spec)
     yield from _families(spec)
@@ -83,7 +83,7 @@ def _port(port: ServicePort, field: str) -> Iterator[ShapeFault]:
         yield _Fault(f"{field}.port", "0 is no port: use 1 to 65535")
     if port.name and not _LABEL.fullmatch(port.name):
         yield _Fault(f"{field}.name", f"{port.name!r} is not a name: use lower case letters, digits and '-'")
-    yield from _one_of(port.protocol, PROTOCOLS, f"{field}.protocol")
+    yield from _one_of(port.protocol, PORT_PROTOCOLS, f"{field}.protocol")
     if isinstance(port.target_port, str) and not _PORT_NAME.fullmatch(port.target_port):
         yield _Fault(
             f"{field}.targetPort",
@@ -152,7 +152,7 @@ def _families(spec: ServiceSpec) -> Iterator[ShapeFault]:
 
 
 def _affinity(spec: ServiceSpec) -> Iterator[ShapeFault]:
-    yield from _one_of(spec.session_affinity, ("ClientIP", "None"), "spec.sessionAffinity")
+    yield from _one_of(spec.session_affinity, AFFINITIES, "spec.sessionAffinity")
     config = spec.session_affinity_config
     if config is None or spec.session_affinity == "None":
         return  # without affinity the API drops what belongs to it
@@ -167,10 +167,10 @@ def _policies(spec: ServiceSpec) -> Iterator[ShapeFault]:
     accessible = spec.type in {"LoadBalancer", "NodePort"} or (spec.type == "ClusterIP" and bool(spec.external_ips))
     if spec.external_traffic_policy:
         field = "spec.externalTrafficPolicy"
-        yield from _one_of(spec.external_traffic_policy, ("Cluster", "Local"), field)
+        yield from _one_of(spec.external_traffic_policy, TRAFFIC_POLICIES, field)
         if not accessible:
             yield _Fault(field, f"a Service of type {spec.type} is not reached from outside; remove it")
-    yield from _one_of(spec.internal_traffic_policy, ("Cluster", "Local"), "spec.internalTrafficPolicy")
+    yield from _one_of(spec.internal_traffic_policy, TRAFFIC_POLICIES, "spec.internalTrafficPolicy")
     if spec.traffic_distribution:
         yield from _one_of(spec.traffic_distribution, DISTRIBUTIONS, "spec.trafficDistribution")
     port = spec.health_check_node_port
@@ -234,4 +234,4 @@ def endpoint_slice(obj: Object) -> Iterator[ShapeFault]:
             if not faults and ip_address(text).version != version:
                 yield _Fault(field, f"{text} is not of {value.address_type}, as addressType says")
     for index, port in enumerate(value.ports):
-        yield from _one_of(port.protocol, PROTOCOLS, f"ports[{index}].protocol")
+        yield from _one_of(port.protocol, PORT_PROTOCOLS, f"ports[{index}].protocol")

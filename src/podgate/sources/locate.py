@@ -1,6 +1,7 @@
 """Locate: the file and line of what a message is about, found when the message is printed.
 
-Here: ``Locator``: ``where`` for explanations, ``describe`` for problems. Not here: lines inside of a text
+Here: ``Locator``: ``where`` for explanations, ``describe`` for problems,
+``written`` for what decoding drops. Not here: lines inside of a text
 (podgate.model.documents).
 Invariant: manifests are read only when something is asked about them; what cannot be found is named without a line,
 never with a wrong one of another file.
@@ -82,6 +83,10 @@ class Locator:
         if exact:
             message = message.removeprefix(_position(message))
         return ": ".join(part for part in (place, problem.severity, str(ref), problem.field, message) if part)
+
+    def written(self) -> Mapping[ObjectRef, Any]:
+        """Give the objects of the manifests as they are written; one without a namespace is in none."""
+        return {ref: found.obj for ref, found in _objects(self._manifests()).items()}
 
     def _line_in_file(self, path: str, field: str, message: str, files: Files) -> int | None:
         content = files.get(path)

@@ -1,6 +1,7 @@
 """The declaration: which back end ``--backend`` means on a node, its steps, and what was kept by rules alone."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,9 @@ class Looking:
 
     def line(self, ref: ObjectRef, field: str) -> int | None:
         return None
+
+    def written(self) -> Mapping[ObjectRef, Any]:
+        return {}
 
     def foreign_nat(self, ours: str) -> ForeignNat:
         return ForeignNat(self._rules)

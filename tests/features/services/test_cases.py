@@ -1,8 +1,9 @@
 """The case files: from what users wrote to what a node does for Services, explained and complained about."""
 
+from collections.abc import Mapping
 from ipaddress import ip_interface
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -21,6 +22,7 @@ from podgate.model.machine import Address, Machine
 from podgate.model.options import options_of, settings_from
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Absent
+from podgate.sources.objects import raw_ref
 from tests.support.cases import Case, read_cases
 from tests.support.service_inputs import inputs_of, node_object
 
@@ -34,11 +36,22 @@ def test_case(case: Case) -> None:
     assert expected, "the case expects nothing"
     inputs, settings = case_inputs(case)
     compiled = Compiler(settings, lambda intent: intent)(inputs)
-    assert {name: actual(compiled, inputs, settings, name, lines) for name, lines in expected.items()} == expected
+    asked = Asked(compiled, inputs, settings, written(case))
+    assert {name: actual(asked, name, lines) for name, lines in expected.items()} == expected
 
 
-def actual(compiled: Compiled[Intent], inputs: Inputs, settings: Settings, name: str, lines: list[str]) -> list[str]:
+class Asked(NamedTuple):
+    """What expected sections are about."""
+
+    compiled: Compiled[Intent]
+    inputs: Inputs
+    settings: Settings
+    written: Mapping[ObjectRef, Any]
+
+
+def actual(asked: Asked, name: str, lines: list[str]) -> list[str]:
     """Give what the product says, in the form of an expected section."""
+    compiled, inputs = asked[:2]
     intent = compiled.states
     match name:
         case "ports":
@@ -57,7 +70,7 @@ def actual(compiled: Compiled[Intent], inputs: Inputs, settings: Settings, name:
         case "degraded":
             return [compiled.degraded]
         case "check":
-            return [printed(problem) for problem in check(intent, inputs, settings)] or ["nothing"]
+            return [printed(problem) for problem in check(intent, *asked[1:])] or ["nothing"]
     return [f"{question} -> {answered(question, compiled, inputs)}" for question in questions(lines)]
 
 
@@ -125,6 +138,12 @@ def answered(question: str, compiled: Compiled[Intent], inputs: Inputs) -> str:
         return answer_line(explain(compiled.states, inputs, here, destination_of(text), who or None))
     except QuestionError as error:
         return f"not understood: {error}"
+
+
+def written(case: Case) -> Mapping[ObjectRef, Any]:
+    section = case.one("objects")
+    documents = parse(section.data).documents if section else ()
+    return {ref: each for each in documents if (ref := raw_ref(each, None)) is not None}
 
 
 def case_inputs(case: Case) -> tuple[Inputs, Settings]:

@@ -1,11 +1,13 @@
 """check: Services that are valid and probably not what somebody meant.
 
-Here: findings. Not here: what is invalid, which compile complains about by itself (ports.py, slices.py, claims.py).
+Here: findings, and fields of files that no kind has. Not here: what else is invalid, which compile complains about by
+itself (ports.py, slices.py, claims.py).
 Invariant: each finding is about the node that was asked about, and says what to look at.
 """
 
+import types
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from podgate.features.services.addresses import Span, address_text, family_of, span, within
 from podgate.features.services.intent import FAMILIES, FamilyIntent, Intent, ServicePort
@@ -16,6 +18,7 @@ from podgate.model.checked import options_ref
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE
 from podgate.model.kinds.services import SERVICE, Service
+from podgate.model.knownfields import unknown_fields
 from podgate.model.problems import Problem
 
 _OPTIONS: Final = options_ref("services")
@@ -25,8 +28,10 @@ _Found = Iterator[tuple[str, str, str]]
 """Reasons, fields and messages."""
 
 
-def check(intent: Intent, inputs: Inputs, settings: Settings) -> tuple[Problem, ...]:
-    """Give the findings, by Service and then by slice."""
+def check(
+    intent: Intent, inputs: Inputs, settings: Settings, written: Mapping[ObjectRef, Any] = types.MappingProxyType({})
+) -> tuple[Problem, ...]:
+    """Give the findings, by Service and then by slice; ``written`` are objects as files have them."""
     services = inputs.objects.objects(SERVICE)
     slices: dict[ObjectRef, dict[ObjectRef, SliceFacts]] = {}
     for ref, found in inputs.objects.objects(ENDPOINT_SLICE).items():
@@ -43,7 +48,15 @@ def check(intent: Intent, inputs: Inputs, settings: Settings) -> tuple[Problem, 
             findings += [
                 Problem(each, "warning", "NoSuchService", "metadata.labels", message) for each in sorted(slices[ref])
             ]
-    return tuple(findings)
+    return (*_unknown_fields(inputs, written), *findings)
+
+
+def _unknown_fields(inputs: Inputs, written: Mapping[ObjectRef, Any]) -> Iterator[Problem]:
+    """Complain about fields that no Service or slice has; what they were to say is lost."""
+    for ref in (*sorted(inputs.objects.objects(SERVICE)), *sorted(inputs.objects.objects(ENDPOINT_SLICE))):
+        bare = ObjectRef(ref.kind, ref.name) if ref.namespace == "default" else ref
+        for field, message in unknown_fields(ref.kind, written.get(ref, written.get(bare))):
+            yield Problem(ref, "error", "UnknownField", field, message)
 
 
 def _options(intent: Intent, settings: Settings) -> _Found:

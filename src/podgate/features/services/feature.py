@@ -215,7 +215,7 @@ class Services(Feature[Settings, States]):
 
     def check(self, compiled: Compiled[States], look: Look) -> Answered:
         """Give findings from the objects and options."""
-        findings = check(compiled.states.intent, look.inputs, compiled.states.settings)
+        findings = check(compiled.states.intent, look.inputs, compiled.states.settings, look.written())
         rows = checked_rows(compiled.problems, findings, look.where)
         return Answered(checked_text(rows), {"findings": rows}, 1 if rows else 0)
 

@@ -9,12 +9,22 @@ cannot be read lets nobody in, since leaving it out could let everybody in.
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from podgate.features.services.addresses import Span, canonical, family_of, has_leading_zeros, merged, packed, span
 from podgate.features.services.intent import FAMILIES, STICKY_SECONDS, Protocol
 from podgate.features.services.slices import PROTOCOLS
 from podgate.model.frozen import Frozen, ObjectRef
-from podgate.model.kinds.services import Service
+from podgate.model.kinds.services import (
+    AFFINITIES,
+    PORT_PROTOCOLS,
+    TRAFFIC_POLICIES,
+    TYPES,
+    Service,
+    ServiceSpec,
+)
 from podgate.model.machine import Family
+from podgate.model.options import did_you_mean
 from podgate.model.problems import Problem, Severity
 
 _MOST_STICKY: Final = 86400
@@ -94,9 +104,25 @@ def read_service(ref: ObjectRef, service: Service, *, external_ips: bool = True)
     """
     spec = service.spec
     first = spec.cluster_ip or next(iter(spec.cluster_ips), "")
+    wrong = tuple(_wrong_words(ref, spec))
     if spec.type == "ExternalName" or first in ("", "None"):
-        return None
-    return _Reading(ref, service).facts(external_ips=external_ips)
+        return ServiceFacts(problems=wrong) if wrong else None
+    facts = _Reading(ref, service).facts(external_ips=external_ips)
+    return replace(facts, problems=(*wrong, *facts.problems)) if wrong else facts
+
+
+def _wrong_words(ref: ObjectRef, spec: ServiceSpec) -> Iterator[Problem]:
+    """Complain about words that are none of a field's; no API holds such a Service, a file may."""
+    for value, words, field, used in (
+        (spec.type, TYPES, "type", "ClusterIP"),
+        (spec.external_traffic_policy, TRAFFIC_POLICIES, "externalTrafficPolicy", "Cluster"),
+        (spec.internal_traffic_policy, TRAFFIC_POLICIES, "internalTrafficPolicy", "Cluster"),
+        (spec.session_affinity, AFFINITIES, "sessionAffinity", "None"),
+    ):
+        if value and value not in words:
+            meant = did_you_mean(value, words)
+            message = f'"{value}" is none of {", ".join(words)}{meant}, and counts as {used}: correct it'
+            yield Problem(ref, "error", "InvalidValue", f"spec.{field}", message)
 
 
 class _Reading:
@@ -173,7 +199,8 @@ class _Reading:
         for index, port in enumerate(self._spec.ports):
             protocol = PROTOCOLS.get(port.protocol)
             if protocol is None:
-                message = f'"{port.protocol}" is none of TCP, UDP and SCTP: correct it'
+                meant = did_you_mean(port.protocol, PORT_PROTOCOLS)
+                message = f'"{port.protocol}" is none of TCP, UDP and SCTP{meant}: correct it'
                 self._complain("UnknownProtocol", f"spec.ports[{index}].protocol", message)
                 continue
             if not 0 < port.port < 65536:

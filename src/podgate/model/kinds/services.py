@@ -1,7 +1,8 @@
 """Services, as far as a proxy on a node reads them.
 
-Here: the Service struct and its Kind value. Not here: endpoints (podgate.model.kinds.discovery), and what other
-components read: selectors, ``targetPort``, ``publishNotReadyAddresses``, ``trafficDistribution``.
+Here: the Service struct, the words that its fields take, its Kind value. Not here: endpoints
+(podgate.model.kinds.discovery), and what other components read: selectors, ``targetPort``,
+``publishNotReadyAddresses``, ``trafficDistribution``.
 Invariant: addresses and ranges are the API's text; who uses one parses it, and complains about that object. Metadata is
 slim, since a cluster has tens of thousands of these.
 """
@@ -90,6 +91,12 @@ class Service(ApiStruct, frozen=True, rename="camel", gc=False):
     spec: ServiceSpec = ServiceSpec()
     status: ServiceStatus = ServiceStatus()
 
+
+TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+AFFINITIES: Final = ("ClientIP", "None")
+TRAFFIC_POLICIES: Final = ("Cluster", "Local")
+PORT_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+"""The words that an API server takes (Kubernetes 1.36, pkg/apis/core/validation)."""
 
 SERVICE: Final[Kind[Service]] = Kind(
     group="", version="v1", kind="Service", plural="services", namespaced=True, decodes_to=Service
