@@ -17,7 +17,7 @@ def test_good_addresses(server: str) -> None:
 @pytest.mark.parametrize(
     "server",
     ["", "10.0.0.1", "ftp://a", "https://", "https://a:0", "https://a:99999", "https://[", "http://10.0.0.1", "http://a",
-     "http://127.0.0.1.example", "https://me@a", "https://a?x=1", "https://a#x"],
+     "http://127.0.0.1.example", "https://me@a", "https://a?x=1", "https://a#x", "https://api-server.invalid:6443", "https://A.INVALID."],
 )  # fmt: skip
 def test_bad_addresses(server: str) -> None:
     assert server_mistake(server) != ""

@@ -111,6 +111,10 @@ REFUSED = {
     ),
     "plain http": (one("server: 'http://10.0.0.1'"), ':8: clusters[0].cluster.server: "http://10.0.0.1" is plain HTTP'),
     "http to a name that may be anybody": (one("server: 'http://localhost.example'"), "is plain HTTP"),
+    "a placeholder": (
+        one("server: 'https://api-server.invalid:6443'"),
+        ':8: clusters[0].cluster.server: "https://api-server.invalid:6443" stands for an address that is still to be',
+    ),
     "no scheme": (one("server: 10.0.0.1:6443"), "is no address: write https://HOST:PORT"),
     "a password in the address": (one("server: 'https://me:pw@a'"), "holds more than a host"),
     "no server": (one("{}"), 'clusters[0].cluster.server: "" is no address'),

@@ -22,6 +22,10 @@ _ADDRESS: Final = re.compile(
 """Scheme, host, port and path of RFC 3986, without anything else that an address may hold."""
 
 
+_NOBODY: Final = ".invalid"
+"""How names end that nobody has (RFC 2606), so that manifests hold them where an address is to be filled in."""
+
+
 class AccessError(Exception):
     """The API cannot be reached as configured; the message says where that is written and what to change."""
 
@@ -88,6 +92,8 @@ def server_mistake(server: str) -> str:
         return f'"{server}" is no address: write https://HOST:PORT'
     if found["port"] and not 0 < int(found["port"]) <= 65535:
         return f'"{server}" is no address: its port must be from 1 to 65535'
+    if found["host"].lower().rstrip(".").endswith(_NOBODY):
+        return f'"{server}" stands for an address that is still to be written: the API server\'s own, as https://10.0.0.1:6443'
     if found["scheme"] == "http" and not _is_loopback(found["host"].strip("[]")):
         return f'"{server}" is plain HTTP to another machine, which shows the credentials to everybody: use https'
     return ""
