@@ -1,16 +1,19 @@
 """A lab's life and its command line: start, questions, changes, mistakes, the end."""
 
+import importlib
+import io
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 
 import pytest
 
 from podgate.lab.cli import main
 from tests.support.lab import CLI, NODE, TestLab, lab
+from tests.support.nobody import as_nobody
 from tests.support.poll import poll
 
 pytestmark = [pytest.mark.kernel, pytest.mark.lab]
@@ -66,6 +69,22 @@ def test_up_returns_when_all_is_ready_and_down_removes_everything(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.yaml"]
     assert run("status").returncode == 1
     assert "start it with `podgate lab up DIR`" in run("down").stderr
+
+
+@pytest.mark.parametrize("words", ["down", "status", "get pods", "apply -f x.yaml", "exec a -- true"])
+def test_a_lab_of_root_is_left_alone(running: TestLab, words: str) -> None:
+    verb, *rest = words.split()
+    for module in ("verbs", "objectverbs"):
+        importlib.import_module(f"podgate.lab.{module}")  # Nobody may not read what root's interpreter consists of.
+
+    def ask() -> str:
+        os.environ["PODGATE_LAB_DIR"] = str(running.base)  # In the child alone.
+        said = io.StringIO()
+        with redirect_stderr(said):
+            code = main([verb, "--name", running.name, *rest])
+        return f"{code} {said.getvalue()}"
+
+    assert as_nobody(ask) == f"1 podgate lab: lab {running.name} belongs to root: run this with sudo\n"
 
 
 def processes(text: str) -> list[int]:

@@ -4,6 +4,7 @@ import pytest
 
 from podgate.linux.iptables import hinted_binary, legacy_tables
 from tests.support.netns import NetNamespace, netns
+from tests.support.nobody import as_nobody
 
 pytestmark = pytest.mark.kernel
 
@@ -26,6 +27,12 @@ def test_the_program_of_a_node(node: str) -> None:
         for program, chain in chains:
             namespace.run(program, "-t", "mangle", "-N", chain)
         assert namespace.call(hinted_binary) == binary
+
+
+def test_who_may_not_look_finds_no_hint() -> None:
+    with netns() as namespace:
+        namespace.run(LEGACY, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT")
+        assert namespace.call(lambda: as_nobody(hinted_binary)) == "None"
 
 
 def tables_of(namespace: NetNamespace, family: str) -> frozenset[str]:

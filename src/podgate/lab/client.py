@@ -103,6 +103,18 @@ def last_lines(places: Places, count: int = 15) -> str:
     return "\n".join(lines[-count:]) or f"{places.log} is empty"
 
 
+def joined_by(places: Places) -> Join | None:
+    """Give the cluster that a lab has joined; None when it keeps its objects itself."""
+    try:
+        return read_note(places)
+    except PermissionError as error:
+        raise LabError(_of_root(places)) from error
+
+
+def _of_root(places: Places) -> str:
+    return f"lab {places.name} belongs to root: run this with sudo"
+
+
 def require(places: Places) -> None:
     """Raise LabError unless a lab of that name answers."""
     _connected(places).close()
@@ -119,7 +131,7 @@ def _connected(places: Places) -> socket.socket:
     except OSError as error:
         connection.close()
         if isinstance(error, PermissionError):
-            raise LabError(f"lab {places.name} belongs to root: run this with sudo") from error
+            raise LabError(_of_root(places)) from error
         raise LabError(f"lab {places.name} is not running: start it with `{places.command('up', 'DIR')}`") from error
     return connection
 
@@ -179,7 +191,7 @@ def wait(
 
 def end(places: Places, grace: float) -> None:
     """End the lab, and take its nodes out of the cluster that it joined."""
-    joined = read_note(places)
+    joined = joined_by(places)
     try:
         stop(places, grace)
     except LabError:

@@ -17,7 +17,7 @@ from typing import Any
 from podgate.lab import client
 from podgate.lab.client import LabError
 from podgate.lab.kinds import Kinds, Object, Resource
-from podgate.lab.kubejoin import Join, read_note
+from podgate.lab.kubejoin import Join
 from podgate.lab.manifests import read_manifests
 from podgate.lab.messages import Delete, Progress, Report
 from podgate.lab.objects import Store
@@ -111,7 +111,7 @@ def _stay(arguments: argparse.Namespace, init: int) -> int:
 def apply(arguments: argparse.Namespace) -> int:
     """Apply manifests."""
     kinds = _kinds(arguments.places)
-    objects = _manifests(arguments.paths, kinds, joined=read_note(arguments.places) is not None)
+    objects = _manifests(arguments.paths, kinds, joined=client.joined_by(arguments.places) is not None)
     lines, versions = _applied(arguments.places, objects, kinds)
     for line in lines:
         print(line)
@@ -132,7 +132,7 @@ def clusterverbs() -> ModuleType:
 
 def _kinds(where: Places) -> Kinds:
     """Give the kinds that a running lab knows."""
-    joined = read_note(where)
+    joined = client.joined_by(where)
     if joined:
         client.require(where)
         found: Kinds = clusterverbs().known_kinds(joined)
@@ -144,7 +144,7 @@ def _kinds(where: Places) -> Kinds:
 
 def _applied(where: Places, objects: Sequence[Object], kinds: Kinds) -> tuple[tuple[str, ...], tuple[Version, ...]]:
     """Apply objects; give a line per object, and the versions that an API server gave them."""
-    joined = read_note(where)
+    joined = client.joined_by(where)
     if joined is None:
         return client.apply(where, objects), ()
     lines: tuple[str, ...]
@@ -164,7 +164,7 @@ def _resource(kinds: Kinds, word: str) -> Resource:
 
 def _objects(where: Places, resource: Resource) -> list[Object]:
     """Give the objects of a kind."""
-    joined = read_note(where)
+    joined = client.joined_by(where)
     if joined:
         found: list[Object] = clusterverbs().listed(joined, resource)
         return found
@@ -226,7 +226,7 @@ def _services(value: Mapping[str, Any]) -> Iterator[str]:
 def delete(arguments: argparse.Namespace) -> int:
     """Delete objects."""
     kinds = _kinds(arguments.places)
-    joined = read_note(arguments.places)
+    joined = client.joined_by(arguments.places)
     refs: list[tuple[Resource, ObjectRef]] = []
     for text in arguments.objects:
         word, slash, name = text.partition("/")

@@ -38,7 +38,7 @@ def hinted_binary() -> Literal["nft", "legacy"] | None:
 
     A kubelet since 1.24 makes KUBE-IPTABLES-HINT, an older one KUBE-KUBELET-CANARY. They are looked for in nf_tables,
     IPv4 and IPv6, then in the old tables: the order of the wrapper in Kubernetes' iptables images, which takes ``nft``
-    where there is no hint.
+    where there is no hint. Whoever may not look finds no hint: what he wants to do with the rules is refused anyway.
     """
     if any(_hints(_nft_chains(family)) for family in FAMILIES):
         return "nft"
@@ -60,9 +60,9 @@ def _nft_chains(family: str) -> list[str]:
 
 
 def _legacy_chains(family: str) -> list[str]:
-    if _MANGLE not in legacy_tables(family):
-        return []
     try:
+        if _MANGLE not in legacy_tables(family):
+            return []
         done = subprocess.run(
             [_SAVE[family], "-t", _MANGLE], capture_output=True, text=True, timeout=_SECONDS, check=False
         )
