@@ -25,12 +25,22 @@ from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, NodeReport
 from podgate.model.problems import Problem, Problems, problems_by_object
-from podgate.model.remembering import Remembered
+from podgate.model.remembering import Remembered, RememberedSome
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import mapped
 from podgate.targets.kubernetes.apply import KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
-from podgate.targets.kubernetes.reports import Heard, Reporter, Tells, heard, notices, report_name, report_of, statuses
+from podgate.targets.kubernetes.reports import (
+    Heard,
+    Reporter,
+    Tells,
+    heard,
+    notices,
+    report_name,
+    report_of,
+    said,
+    statuses,
+)
 from podgate.targets.kubernetes.state import EMPTY, State, state_of
 
 StatesT = TypeVar("StatesT")
@@ -82,7 +92,8 @@ class Telling:
         self._kinds = {watch.kind.kind: watch.kind for watch in watches}
         self._told_by = 0
         self._divided = Remembered(_divided)
-        self._heard_of: mapped[ObjectRef, NodeReport, Heard] = mapped(lambda _ref, report: heard(report))
+        read = RememberedSome(said)
+        self._heard_of: mapped[ObjectRef, NodeReport, Heard] = mapped(lambda _ref, report: heard(report, read))
         self.lead: Callable[[bool], None] = lambda _leads: None
         more = [Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={self._feature}", by_leader=True)]
         if NODE.kind not in self._kinds:

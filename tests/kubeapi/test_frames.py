@@ -13,6 +13,7 @@ from podgate.kubeapi.frames import INITIAL_END, Bookmark, Broken, Decoder, Event
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP, ConfigMap
 from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.reports import NODE_REPORT
 
 DECODER = Decoder(CONFIG_MAP)
 REF = ObjectRef("ConfigMap", "a", "default")
@@ -172,3 +173,20 @@ def test_only_the_fields_of_the_kind_are_kept() -> None:
     assert isinstance(event, Put)
     assert isinstance(event.obj, ConfigMap)
     assert b"managedFields" not in msgspec.json.encode(event.obj)
+
+
+def test_what_reports_say_alike_is_held_once() -> None:
+    def report(node: str, generation: int) -> dict[str, object]:
+        applied = [{"kind": "K", "name": "a", "generation": generation}]
+        return {"metadata": {"name": node}, "node": node, "applied": applied}
+
+    decoder = Decoder(NODE_REPORT)
+    lines = [frame("ADDED", report(*each)) for each in (("n1", 1), ("n2", 1), ("n3", 2))]
+    first, second, third = (each.obj for each in decoder.batch(lines).events if isinstance(each, Put))
+    assert (first.node, second.node, third.node) == ("n1", "n2", "n3")
+    assert first.applied is second.applied
+    assert third.applied[0].generation == 2
+    page = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [report("n4", 1)]}).encode()
+    (listed,) = decoder.page(page).events
+    assert isinstance(listed, Put)
+    assert listed.obj.applied is first.applied

@@ -17,6 +17,7 @@ from podgate.model.converting import invalid, without_nulls
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject, ApiStruct, ref_of
 from podgate.model.problems import Problem
+from podgate.model.remembering import RememberedSome
 from podgate.model.snapshot import Kind
 
 T = TypeVar("T")
@@ -161,10 +162,15 @@ class Decoding(Protocol):
 
 
 class Decoder:
-    """Decodes the frames and pages of one kind, straight from bytes to the kind's struct."""
+    """Decodes the frames and pages of one kind, straight from bytes to the kind's struct.
+
+    A field that the struct calls ``alike`` is held once for all objects that say the same.
+    """
 
     def __init__(self, kind: Kind[Any]) -> None:
         self._kind = kind
+        self._alike: str = getattr(kind.decodes_to, "alike", "")
+        self._shared: RememberedSome[Any, Any] = RememberedSome(lambda value: value)
         fields: list[Any] = [("type", str), ("object", kind.decodes_to)]
         frame = msgspec.defstruct("Frame", fields, gc=False)
         self._frame: msgspec.json.Decoder[Any] = msgspec.json.Decoder(frame)
@@ -205,6 +211,8 @@ class Decoder:
     def _put(self, obj: ApiObject) -> Put[Any]:
         if not obj.metadata.name:
             raise NotAFrame(f"an object of {self._kind.kind} without a name")
+        if self._alike:
+            obj = msgspec.structs.replace(obj, **{self._alike: self._shared(getattr(obj, self._alike))})  # type: ignore[type-var]
         return Put(ref_of(self._kind, obj.metadata), obj)
 
     def _rare(self, word: str, line: bytes) -> Event:

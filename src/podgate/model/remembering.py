@@ -1,13 +1,17 @@
 """remembering: a pure function that is not called again for equal arguments.
 
-Here: memory of one call. Not here: tables, whose operators remember by themselves (model/table.py).
+Here: memory of one call, and of some. Not here: tables, whose operators remember by themselves (model/table.py).
 Invariant: what is remembered equals what would be computed, as arguments are compared by value.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+A = TypeVar("A")
+
+SOME: Final = 64
+"""Arguments whose results are remembered: many where most are equal, and few where each is another."""
 
 
 class Remembered(Generic[T]):
@@ -21,3 +25,21 @@ class Remembered(Generic[T]):
         if self._last is None or self._last[0] != arguments:
             self._last = (arguments, self._function(*arguments))
         return self._last[1]
+
+
+class RememberedSome(Generic[A, T]):
+    """A pure function of one hashable argument, whose results for the ``SOME`` newest arguments are given again.
+
+    So what many objects say alike is held once.
+    """
+
+    def __init__(self, function: Callable[[A], T]) -> None:
+        self._function = function
+        self._known: dict[A, T] = {}
+
+    def __call__(self, argument: A) -> T:
+        if argument not in self._known:
+            if len(self._known) == SOME:
+                del self._known[next(iter(self._known))]
+            self._known[argument] = self._function(argument)
+        return self._known[argument]

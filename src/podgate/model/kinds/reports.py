@@ -8,7 +8,7 @@ is refused by the API, and by us where the API does not know them: each node may
 all of them.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta
 
@@ -46,7 +46,9 @@ class Applied(ApiStruct, frozen=True, rename="camel", gc=False):
 
 
 class NodeReport(ApiStruct, frozen=True, rename="camel", gc=False):
-    """What one node applies of one feature."""
+    """What one node applies of one feature. Most nodes apply the same."""
+
+    alike: ClassVar[str] = "applied"
 
     metadata: ReportMeta = ReportMeta()
     feature: _Label = ""

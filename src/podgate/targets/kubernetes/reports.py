@@ -9,7 +9,7 @@ Conventions: kubernetes.io, "API conventions", on conditions and ``observedGener
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -18,7 +18,7 @@ from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
-from podgate.model.kinds.reports import FEATURE_LABEL, MOST, NODE_REPORT, NodeReport
+from podgate.model.kinds.reports import FEATURE_LABEL, MOST, NODE_REPORT, Applied, NodeReport
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Kind
 from podgate.targets.kubernetes.state import Fields, Notice, Part, Subject, own_object, status_of
@@ -130,11 +130,19 @@ class Heard(Frozen, frozen=True):
     applied: Mapping[ObjectRef, tuple[int, str]]
 
 
-def heard(report: NodeReport) -> Heard:
-    """Read a report."""
-    rows = ((ObjectRef(each.kind, each.name, each.namespace), each.generation, each.instead) for each in report.applied)
-    applied = {ref: (generation, instead) for ref, generation, instead in rows}
-    return Heard(report.node, hashlib.sha256(msgspec.json.encode(report.applied)).digest(), applied)
+Said = tuple[bytes, Mapping[ObjectRef, tuple[int, str]]]
+"""A digest, and the objects."""
+
+
+def said(entries: tuple[Applied, ...]) -> Said:
+    """Read what a report says of objects."""
+    applied = {ObjectRef(each.kind, each.name, each.namespace): (each.generation, each.instead) for each in entries}
+    return hashlib.sha256(msgspec.json.encode(entries)).digest(), applied
+
+
+def heard(report: NodeReport, read: Callable[[tuple[Applied, ...]], Said] = said) -> Heard:
+    """Read a report; ``read`` may remember what other nodes said."""
+    return Heard(report.node, *read(report.applied))
 
 
 class _Group(Frozen, frozen=True):
