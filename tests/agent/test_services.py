@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from podgate.lab.kinds import Object
 from tests.support.agent import podgate, started
@@ -169,6 +170,15 @@ def api_server(node: NetNamespace, server: FakeApiServer) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def test_a_placeholder_for_the_api_server_is_exit_2(node: NetNamespace, tmp_path: Path) -> None:
+    manifest = (Path(__file__).parents[2] / "deploy" / "services" / "configmap.yaml").read_text()
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_load(manifest)["data"]["kubeconfig.conf"])
+    words = ("services", "run", "--kubeconfig", str(path), "--state-dir", str(tmp_path / "state"))
+    code, _, said = podgate(*words, namespace=node)
+    assert (code, "still to be written" in said, str(path) in said) == (2, True, True)
 
 
 @pytest.mark.slow

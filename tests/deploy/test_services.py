@@ -15,9 +15,11 @@ from podgate import __version__
 from podgate.features.services.compile import watches
 from podgate.features.services.proxy_config import read_config
 from podgate.features.services.settings import Settings
+from podgate.joints import SourceError
 from podgate.lab.fields import unhonoured
 from podgate.lab.validity import fault_of
 from podgate.model.frozen import file_ref
+from podgate.sources.origin import Api, access_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FOLDER = DEPLOY / "services"
@@ -63,6 +65,13 @@ def test_the_api_server_is_named_by_an_address_that_cannot_be_mistaken_for_one()
     assert re.fullmatch(r"https://[a-z-]+\.invalid:6443", cluster["cluster"]["server"])  # RFC 2606: it never resolves
     (user,) = kubeconfig["users"]
     assert user["user"] == {"tokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token"}
+
+
+def test_with_the_placeholder_it_does_not_start(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(document("configmap")["data"]["kubeconfig.conf"])
+    with pytest.raises(SourceError, match=r"clusters\[0\]\.cluster\.server: .* still to be written"):
+        access_of(Api(str(path)), {})
 
 
 def test_it_may_watch_what_the_feature_watches_and_nothing_else() -> None:
@@ -135,8 +144,8 @@ def test_it_starts_the_feature_with_its_nodes_name() -> None:
 
 def test_probes_ask_where_the_agent_listens_by_default() -> None:
     port = int(Settings().health_addr.rpartition(":")[2])
-    for probe in ("livenessProbe", "readinessProbe"):
-        assert container()[probe]["httpGet"] == {"port": port, "path": "/livez"}
+    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        assert container()[probe]["httpGet"] == {"port": port, "path": path}
 
 
 def test_what_of_the_node_it_sees_is_its_state_and_the_lock() -> None:

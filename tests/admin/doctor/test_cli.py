@@ -202,6 +202,42 @@ def test_clusters(tmp_path: Path, cluster: Callable[[FakeApiServer], None], code
     examine()
 
 
+def services_pod(node: str) -> dict[str, Any]:
+    template = yaml.safe_load((DEPLOY / "services" / "daemonset.yaml").read_text())["spec"]["template"]
+    return {
+        "metadata": {"name": f"kube-proxy-{node}", "namespace": "kube-system"},
+        "spec": {**template["spec"], "nodeName": node},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+@in_loop
+async def test_an_agent_of_services_that_never_reported_may_not_reach_the_api(tmp_path: Path) -> None:
+    async with FakeApiServer(*RESOURCES, *OWN).serving() as server:
+        words = ("--kubeconfig", kubeconfig(tmp_path, server.url))
+
+        async def reports() -> list[tuple[str, str]]:
+            features = {"services": "podgate.features.services.feature"}
+            found = await asyncio.to_thread(main, words, {}, features, ())
+            return [(each["verdict"], each["seen"]) for each in found.data if each["name"] == "services: reports"]
+
+        for name in ("n1", "n2"):
+            server.put("nodes", {"metadata": {"name": name}})
+            server.put("pods", services_pod(name))
+        labels = {"podgate.dev/feature": "services"}
+        server.put("nodereports", {"metadata": {"name": "services.n1", "labels": labels}, "node": "n1"})
+        said = "n2: Pod/kube-system/kube-proxy-n2 has never reported, so it may not reach the API"
+        assert await reports() == [("bad", said)]
+        # Another feature's report says nothing of this one.
+        labels = {"podgate.dev/feature": "masquerade"}
+        server.put("nodereports", {"metadata": {"name": "masquerade.n2", "labels": labels}, "node": "n2"})
+        assert await reports() == [("bad", said)]
+        server.forbidden = {("list", "nodereports")}
+        assert [verdict for verdict, _ in await reports()] == ["unknown"]
+        server.objects.uninstall("nodereports")
+        assert await reports() == []
+
+
 def test_an_api_that_does_not_answer(tmp_path: Path) -> None:
     found = doctor("--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:1"))
     assert (found.code, len(found.data)) == (1, 1)
@@ -211,6 +247,11 @@ def test_an_api_that_does_not_answer(tmp_path: Path) -> None:
 def test_an_option_that_leads_nowhere() -> None:
     with pytest.raises(SourceError, match="give --kubeconfig too"):
         doctor("--context", "x")
+
+
+def test_a_source_that_is_not_there_is_one_error() -> None:
+    with pytest.raises(SourceError, match="--source /nosuch: there is no such file or folder"):
+        doctor("--source", "/nosuch")
 
 
 def test_without_an_api_it_says_so() -> None:

@@ -5,7 +5,7 @@ objects (examining.py).
 Invariant: an agent is known by what its container runs, so one that was renamed is found, and another's is not.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from podgate.model.findings import Finding
@@ -187,6 +187,21 @@ def node_findings(
         todo = f"where it should run: kubectl label node NAME {left_out[0][1]}"
         yield Finding(name, "off", f"{len(left_out)} not selected by {sets[0].ref}: {shown}", todo)
     yield Finding(name, "ok" if good or not nodes else "off", f"{good} of {len(nodes)} have a ready agent")
+
+
+def silent_findings(feature: str, pods: Iterable[Placed], reported: Collection[str]) -> Iterator[Finding]:
+    """Say which nodes' agents seem well and have never reported: what they do comes from the API.
+
+    Args:
+        feature: its name.
+        pods: its agents.
+        reported: the nodes that have a report of it.
+    """
+    for each in pods:
+        if each.agent.ours and each.node and not each.trouble and each.node not in reported:
+            seen = f"{each.node}: {each.ref} has never reported, so it may not reach the API"
+            todo = f"kubectl logs -n {each.ref.namespace} {each.ref.name} says why; just started, it needs a moment"
+            yield Finding(f"{feature}: reports", "bad", seen, todo)
 
 
 def _missing(labels: Mapping[str, str], sets: Sequence[DaemonSet]) -> str:

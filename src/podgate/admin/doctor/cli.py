@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from podgate import __version__
-from podgate.admin.doctor.agents import Agent, Placed
+from podgate.admin.doctor.agents import Agent, Placed, of_feature
 from podgate.admin.doctor.examining import (
     DAEMON_SET,
     Cluster,
@@ -24,6 +24,7 @@ from podgate.admin.doctor.examining import (
     hidden_findings,
     kind_findings,
     needed_kinds,
+    report_findings,
     review_findings,
     settings_of,
 )
@@ -32,7 +33,7 @@ from podgate.admin.doctor.rights import Account
 from podgate.admin.reaching import NO_API, add_api, kubeconfig_of
 from podgate.joints import Answered, SourceError
 from podgate.kubeapi.connection import Connection, Limits, UnreachableError
-from podgate.model.files import Present
+from podgate.model.files import Missing, Present, Unreadable
 from podgate.model.findings import Finding
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
@@ -43,6 +44,9 @@ from podgate.sources.origin import Api, Manifests, Origin, access_of, load, orig
 
 WATCHERS: Final = {"metadata": ("podgate.features.metadata.watcher.feature", "deploy/metadata/per-pod")}
 """Features with a second process that follows objects for them: what declares it, and the manifests of its rights."""
+
+REPORTERS: Final = ("services",)
+"""Features whose agents have all that they do from the API: one that has never reported there has never reached it."""
 
 FOLDERS: Final = {"masquerade": "deploy/masquerade-policies"}
 """The manifests that give agents their rights, where that is not ``deploy/FEATURE``."""
@@ -95,6 +99,8 @@ async def _with_api(found: Api, roles: Sequence[Role], environ: Mapping[str, str
             findings += await kind_findings(connection.send, needed_kinds(chosen))
             for name in dict.fromkeys(role.name for role in roles):
                 findings += feature_findings(name, cluster, pods, sets, __version__)
+                if name in REPORTERS:
+                    findings += await report_findings(connection.send, name, of_feature(name, pods, sets)[0])
             for role, settings in chosen:
                 if role.asks and (accounts := _accounts(role, pods)):
                     findings += await review_findings(connection.send, role, settings, accounts)
@@ -105,9 +111,14 @@ async def _with_api(found: Api, roles: Sequence[Role], environ: Mapping[str, str
 
 
 def _with_files(found: Manifests, roles: Sequence[Role], environ: Mapping[str, str]) -> list[Finding]:
+    files = load_manifests(found.path)
+    root = files.get(found.path)
+    if isinstance(root, Missing | Unreadable):
+        why = root.why if isinstance(root, Unreadable) else "there is no such file or folder"
+        raise SourceError(f"podgate doctor: --source {found.path}: {why}")
     findings = [Finding("API", "unknown", f"only what {found.path} tells: rights and running agents need --kubeconfig")]
     objects: dict[str, list[Any]] = {kind.kind: [] for kind in (NODE, POD, DAEMON_SET)}
-    for path, content in load_manifests(found.path).items():
+    for path, content in files.items():
         if isinstance(content, Present):
             for _, obj in objects_in(parsed_file(path, content.data)):
                 if isinstance(obj, dict) and obj.get("kind") in objects and (obj.get("metadata") or {}).get("name"):

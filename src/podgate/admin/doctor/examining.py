@@ -19,6 +19,7 @@ from podgate.admin.doctor.agents import (
     node_findings,
     of_feature,
     placed_in,
+    silent_findings,
 )
 from podgate.admin.doctor.rights import Account, Right, is_allowed, reads, review, right_findings, tells
 from podgate.admin.reaching import Ask, listed
@@ -30,7 +31,7 @@ from podgate.model.findings import Finding
 from podgate.model.frozen import Frozen
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.model.kinds.reports import NODE_REPORT
+from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT
 from podgate.model.machine import Machine
 from podgate.model.options import SettingsError, options_of, settings_from
 from podgate.model.snapshot import Kind, Listed, Snapshot, Watch
@@ -160,6 +161,18 @@ async def review_findings(ask: Ask, role: Role, settings: Any, accounts: Sequenc
         else:
             found += right_findings(role.name, account, answers, role.folder)
     return found
+
+
+async def report_findings(ask: Ask, feature: str, agents: Sequence[Placed]) -> list[Finding]:
+    """Say which of a feature's agents have never reported."""
+    items = await listed(ask, Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={feature}"))
+    if not isinstance(items, Refusal):
+        reported = {msgspec.json.decode(item).get("node", "") for item in items}
+        return list(silent_findings(feature, agents, reported))
+    if items.code == 404:  # the kind is not installed, which is said with the kinds
+        return []
+    todo = "give your login the right to list nodereports.podgate.dev"
+    return [Finding(f"{feature}: reports", "unknown", f"cannot be seen: {items}", todo)]
 
 
 # --- what is in the cluster -----------------------------------------------------------------------------------
