@@ -92,10 +92,16 @@ class Words:
         return {}
 
     def explain(self, asked: argparse.Namespace, compiled: Compiled[States], look: Look) -> Answered:
+        if states_word(compiled) == "half":
+            return Answered("one answer", ["answer"], 2, ("what do you mean by the other?",))
         raise QuestionError("what do you mean? ask for a word")
 
     def check(self, compiled: Compiled[States], look: Look) -> Answered:
         return Answered("one finding", ["finding"], 1)
+
+
+def states_word(compiled: Compiled[States]) -> str:
+    return compiled.states.first.get("word", "")
 
 
 class Rig:
@@ -121,6 +127,14 @@ def test_render_prints_text_or_json(rig: Rig) -> None:
     assert rig.perform("render") == (0, "hello\n", "")
     code, out, _ = rig.perform("render", "json")
     assert (code, json.loads(out)) == (0, {"word": "hello"})
+
+
+def test_what_has_no_answer_is_said_beside_the_answers(rig: Rig) -> None:
+    rig.file.write_text("half")
+    said = "podgate words explain: what do you mean by the other?\n"
+    assert rig.perform("explain") == (2, "one answer\n", said)
+    code, out, err = rig.perform("explain", "json")
+    assert (code, json.loads(out), err) == (2, ["answer"], said)
 
 
 def test_an_error_in_the_input_is_exit_2_and_no_answer(rig: Rig) -> None:

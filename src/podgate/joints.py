@@ -85,6 +85,10 @@ class Plan(Protocol):
         """Give the keys that it touches, of those that the target may refuse one by one."""
         ...
 
+    def without(self, refused: Collection[Any], /) -> "Plan":
+        """Give what is left without keys that were refused; falsy when they were all that it was to do."""
+        ...
+
 
 class Source(Protocol[T_co]):
     """Gives the newest value of one field of Inputs, again and again."""
@@ -230,11 +234,12 @@ class Sample(Frozen, frozen=True):
 
 
 class Answered(Frozen, frozen=True):
-    """The answer of a verb that only looks: lines for people, values for programs, and an exit code."""
+    """The answer of a verb that only looks: lines for people, values for programs, an exit code, and what has none."""
 
     text: str
     data: Any
     code: int = 0
+    errors: tuple[str, ...] = ()
 
 
 class Served(Protocol):

@@ -85,6 +85,8 @@ def perform(
     except ApplyError as error:
         return _complain(asked, f"podgate {feature.name} {verb}: {error}", 2 if verb == "plan" else 1)
     show(json.dumps(answered.data, indent=2) if asked.output == "json" else answered.text.rstrip("\n"))
+    for left_out in answered.errors:
+        print(f"podgate {feature.name} {verb}: {left_out}", file=sys.stderr)
     return answered.code
 
 

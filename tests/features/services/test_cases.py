@@ -10,7 +10,7 @@ import pytest
 from podgate.features.services.addresses import address_text, endpoint_text, with_port
 from podgate.features.services.check import check
 from podgate.features.services.compile import Compiler
-from podgate.features.services.explain import answer_line, destination_of, explain
+from podgate.features.services.explain import Asker, answer_line
 from podgate.features.services.intent import FAMILIES, FamilyIntent, Guard, Intent, ServicePort
 from podgate.features.services.node import here_of
 from podgate.features.services.settings import Settings
@@ -135,7 +135,7 @@ def answered(question: str, compiled: Compiled[Intent], inputs: Inputs) -> str:
     node = inputs.objects.objects(NODE).get(ObjectRef("Node", "node-1"))
     here = here_of("node-1", node, inputs.machine)
     try:
-        return answer_line(explain(compiled.states, inputs, here, destination_of(text), who or None))
+        return "; ".join(map(answer_line, Asker(compiled.states, inputs, here, who or None).answers(text)))
     except QuestionError as error:
         return f"not understood: {error}"
 

@@ -1,12 +1,18 @@
 """Answers as JSON, and decisions that no case of explain.case shows."""
 
+from argparse import Namespace
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from podgate.features.services.compile import Compiler
 from podgate.features.services.deciding import Sender, decide
-from podgate.features.services.explain import answer_json, destination_of, explain
+from podgate.features.services.explain import Asker, answer_json
+from podgate.features.services.feature import Services
 from podgate.features.services.node import here_of
 from podgate.features.services.settings import Settings
+from podgate.joints import QuestionError
 from tests.support.service_inputs import inputs_of, node_object
 
 OBJECTS: list[dict[str, Any]] = [
@@ -37,8 +43,8 @@ def test_the_json_form() -> None:
     inputs = inputs_of(OBJECTS, settings)
     intent = Compiler(settings, lambda found: found)(inputs).states
     here = here_of("node-1", None, inputs.machine)
-    told = answer_json(explain(intent, inputs, here, destination_of("[fd00:96::7]:80"), "fd00:244::10"))
-    assert told == {
+    (told,) = Asker(intent, inputs, here, "fd00:244::10").answers("[fd00:96::7]:80")
+    assert answer_json(told) == {
         "destination": "[fd00:96::7]:80/tcp",
         "service": "shop/web:http",
         "policy": "Cluster",
@@ -49,7 +55,7 @@ def test_the_json_form() -> None:
         "sticky": 0,
         "reason": "Pods keep their address",
     }
-    nobody = answer_json(explain(intent, inputs, here, destination_of("[fd00:96::8]:80"), None))
+    nobody = answer_json(*Asker(intent, inputs, here, None).answers("[fd00:96::8]:80"))
     assert (nobody["service"], nobody["policy"], nobody["verdict"], nobody["endpoints"]) == ("", "", "none", [])
 
 
@@ -70,5 +76,19 @@ def test_a_family_that_is_off_has_no_services() -> None:
     inputs = inputs.__class__(inputs.objects, machine=machine)
     intent = Compiler(settings, lambda found: found)(inputs).states
     assert intent.ip6 is None
-    answer = explain(intent, inputs, here_of("node-1", None, machine), destination_of("[fd00:96::7]:80"), None)
+    (answer,) = Asker(intent, inputs, here_of("node-1", None, machine), None).answers("[fd00:96::7]:80")
     assert (answer.decision.verdict, answer.decision.reason) == ("none", "this family is switched off on this node")
+
+
+def test_one_bad_destination_leaves_the_answers_for_the_others() -> None:
+    feature, settings = Services(), Settings(node_name="node-1")
+    inputs = inputs_of(OBJECTS, settings)
+    compiled = feature.compiler(settings)(inputs)
+    look = SimpleNamespace(inputs=inputs)
+    asked = Namespace(destination=["[fd00:96::7]:80", "nonsense/", "shop/web:http"], sender=None)
+    answered = feature.explain(asked, compiled, look)
+    assert (answered.code, len(answered.text.splitlines()), len(answered.errors)) == (2, 2, 1)
+    assert [row.get("error", "") for row in answered.data] == ["", "", *answered.errors]
+    asked.destination = ["nonsense/"]
+    with pytest.raises(QuestionError, match='"nonsense/" is no destination'):
+        feature.explain(asked, compiled, look)

@@ -4,7 +4,7 @@ import pytest
 
 from podgate.features.services.compile import Compiler
 from podgate.features.services.endpoints import Here
-from podgate.features.services.explain import answer_json, destination_of, explain
+from podgate.features.services.explain import Asker, answer_json
 from podgate.features.services.intent import Intent
 from podgate.features.services.node import here_of
 from podgate.features.services.settings import Settings
@@ -42,6 +42,6 @@ def test_flows_as_explain_tells_them(scenario: Scenario, family: Family) -> None
 
 def told(intent: Intent, inputs: Inputs, here: Here, flow: Flow) -> tuple[str, list[str], bool, list[str]]:
     address = f"[{flow.to}]" if ":" in flow.to else flow.to
-    destination = destination_of(f"{address}:{flow.port}/{flow.protocol}")
-    answer = answer_json(explain(intent, inputs, here, destination, flow.sender))
+    (found,) = Asker(intent, inputs, here, flow.sender).answers(f"{address}:{flow.port}/{flow.protocol}")
+    answer = answer_json(found)
     return answer["verdict"], answer["endpoints"], answer["masquerade"], answer["hairpin"]

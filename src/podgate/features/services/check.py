@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from podgate.features.services.addresses import Span, address_text, family_of, span, within
 from podgate.features.services.intent import FAMILIES, FamilyIntent, Intent, ServicePort
+from podgate.features.services.lacking import lack_of, what_of
 from podgate.features.services.settings import ALL, PRIMARY, Settings
 from podgate.features.services.slices import READY, TERMINATING, SliceFacts, read_slice
 from podgate.joints import Inputs
@@ -139,23 +140,9 @@ def _guards(service: Service, ports: list[tuple[FamilyIntent, ServicePort]]) -> 
 def _endpoints(port: ServicePort, slices: Mapping[ObjectRef, SliceFacts]) -> _Found:
     family = family_of(port.cluster_ip)
     own = [facts for facts in slices.values() if facts.family == family]
-    what = f"{port.name.rpartition(':')[2]}/{port.protocol}"
     if not port.anywhere:
-        offered = sorted(
-            {f"{each.name or int.from_bytes(each.number)}/{each.protocol}" for facts in own for each in facts.ports}
-        )
-        backends = [backend for facts in own for backend in facts.backends]
-        if backends and offered and not _joined(port, own):
-            message = f"no slice has a port {what} (they have {', '.join(offered)}): call it the same in both"
-            yield "NoSuchPort", "spec.ports", message
-        elif backends:
-            message = (
-                f"{what}: none of {len(backends)} endpoints is ready, so connections are refused: look at the Pods"
-            )
-            yield "NotReady", "spec.ports", message
-        else:
-            message = f"{what}: there is no endpoint, so connections are refused: does the selector match any Pod?"
-            yield "NoEndpoints", "spec.ports", message
+        lack = lack_of(port, own)
+        yield lack.reason, "spec.ports", lack.message
         return
     if port.internal_local and not port.local:
         message = "no endpoint is on this node, so connections to the cluster IP are dropped here"
@@ -166,14 +153,11 @@ def _endpoints(port: ServicePort, slices: Mapping[ObjectRef, SliceFacts]) -> _Fo
     used = {key[:-2] for key in (*port.cluster, *port.local)}
     states = [backend.state for facts in own for backend in facts.backends if backend.address in used]
     if states and all(state & TERMINATING and not state & READY for state in states):
-        yield "OnlyTerminating", "spec.ports", f"{what}: all endpoints terminate: nothing is left when they have"
-
-
-def _joined(port: ServicePort, own: list[SliceFacts]) -> bool:
-    """Say whether a slice has a port of this name; an unnamed port is shown by its number."""
-    name = port.name.rpartition(":")[2]
-    names = {name, ""} if name == str(port.port) else {name}
-    return any(each.name in names and each.protocol == port.protocol for facts in own for each in facts.ports)
+        yield (
+            "OnlyTerminating",
+            "spec.ports",
+            f"{what_of(port)}: all endpoints terminate: nothing is left when they have",
+        )
 
 
 def _hints(slices: Mapping[ObjectRef, SliceFacts]) -> _Found:

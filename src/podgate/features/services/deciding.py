@@ -78,7 +78,7 @@ def decide(
         sender: who sends.
         address: the destination, packed.
         protocol: ``tcp``, ``udp`` or ``sctp``.
-        number: the destination's port.
+        number: the destination's port; 0 for one that no Service has.
         own: this node's addresses, packed.
     """
     known = False
@@ -93,7 +93,7 @@ def decide(
     if _is_node_port(part, address, own):
         for ports in part.ports.values():
             for port in ports:
-                if port.protocol == protocol and port.node_port == number:
+                if number and port.protocol == protocol and port.node_port == number:
                     return _from_outside(part, sender, port, None)
     if known and part.node.closed:
         return Decision("reject", "the Service with this cluster IP has no such port")

@@ -1,39 +1,28 @@
 """explain: what happens to a packet to a Service, and why, in a user's words.
 
-Here: the question, who sends, the answer and its JSON form. Not here: the decision (deciding.py).
+Here: who sends, the answer and its JSON form. Not here: the destination as it is written (questions.py), the decision
+(deciding.py).
 Invariant: a Pod that is named must be there; an answer is about the node that was asked about.
 """
 
-import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-from podgate.features.services.addresses import endpoint_text, family_of, packed, with_port
+from msgspec.structs import replace
+
+from podgate.features.services.addresses import endpoint_text, family_of, packed
 from podgate.features.services.deciding import LEFT_OUT, Decision, Sender, decide, is_pods
 from podgate.features.services.endpoints import Here
-from podgate.features.services.intent import Intent, Protocol
+from podgate.features.services.intent import Intent, ServicePort
+from podgate.features.services.lacking import lack_of
 from podgate.features.services.node import is_loopback, local_addresses
+from podgate.features.services.questions import Destination, destinations_of
+from podgate.features.services.slices import SliceFacts, read_slice
 from podgate.joints import Inputs, QuestionError
 from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.discovery import ENDPOINT_SLICE
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD, Pod, pod_named, pod_names
-
-_PROTOCOLS: Final[Mapping[str, Protocol]] = {"tcp": "tcp", "udp": "udp", "sctp": "sctp"}
-_DESTINATION: Final = re.compile(
-    r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<port>[0-9]{1,5})(?:/(?P<protocol>\w+))?"
-)
-
-
-class Destination(NamedTuple):
-    """Where a packet goes."""
-
-    address: bytes
-    port: int
-    protocol: Protocol
-
-    def __str__(self) -> str:
-        """Show ``10.96.0.10:53/udp``."""
-        return f"{with_port(self.address, self.port)}/{self.protocol}"
 
 
 class Answer(Frozen, frozen=True):
@@ -43,23 +32,49 @@ class Answer(Frozen, frozen=True):
     decision: Decision
 
 
-def destination_of(text: str) -> Destination:
-    """Read ``10.96.0.10:53/udp`` or ``[fd00::a]:53``, which is TCP.
+class WrongFamilyError(QuestionError):
+    """Who sends has no address of the destination's family."""
 
-    Raises:
-        QuestionError: it is none of these.
+
+class Asker:
+    """Answers questions about one node.
+
+    Args:
+        intent: what is wanted.
+        inputs: what it was made of.
+        here: this node.
+        who: who sends, as for ``explain``.
     """
-    found = _DESTINATION.fullmatch(text)
-    address = None if found is None else packed(found["v6"] or found["v4"])
-    protocol = None if found is None else _PROTOCOLS.get((found["protocol"] or "tcp").lower())
-    port = 0 if found is None else int(found["port"])
-    if found is None or address is None or bool(found["v6"]) != (len(address) == 16):
-        raise QuestionError(f'"{text}" is no destination: write ADDRESS:PORT/PROTOCOL, as 10.96.0.10:53/udp')
-    if protocol is None:
-        raise QuestionError(f'"{text}": write tcp, udp or sctp after the slash')
-    if not 0 < port < 65536:
-        raise QuestionError(f'"{text}": {port} is no port: write 1 to 65535')
-    return Destination(address, port, protocol)
+
+    def __init__(self, intent: Intent, inputs: Inputs, here: Here, who: str | None) -> None:
+        self._intent = intent
+        self._inputs = inputs
+        self._here = here
+        self._who = who
+
+    def answers(self, text: str) -> list[Answer]:
+        """Answer about a destination as a user calls it; of several, those that the sender's family can reach.
+
+        Raises:
+            QuestionError: as ``destinations_of`` and ``explain`` do.
+        """
+        own = own_addresses(self._inputs, self._here)
+        found: list[Answer] = []
+        unreached: WrongFamilyError | None = None
+        for destination in destinations_of(text, self._intent, self._inputs, own):
+            try:
+                found.append(explain(self._intent, self._inputs, self._here, destination, self._who))
+            except WrongFamilyError as error:
+                unreached = error
+        if unreached is not None and not found:
+            raise unreached
+        return found
+
+
+def own_addresses(inputs: Inputs, here: Here) -> frozenset[bytes]:
+    """Give the addresses of the node that is asked about."""
+    node = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, here.node))
+    return local_addresses(node, inputs.machine) | set(here.addresses)
 
 
 def explain(intent: Intent, inputs: Inputs, here: Here, destination: Destination, who: str | None) -> Answer:
@@ -82,8 +97,7 @@ def explain(intent: Intent, inputs: Inputs, here: Here, destination: Destination
     part = intent.of(family)
     if part is None:
         return Answer(str(destination), Decision("none", "this family is switched off on this node"))
-    node = inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, here.node))
-    own = local_addresses(node, inputs.machine) | set(here.addresses)
+    own = own_addresses(inputs, here)
     sender = _Senders(inputs, here, own, destination).of(who)
     if sender.kind == "outside" and any(is_pods(each, part.node.local) for each in sender.addresses):
         sender = Sender("pod", sender.addresses)
@@ -96,7 +110,19 @@ def explain(intent: Intent, inputs: Inputs, here: Here, destination: Destination
         raise QuestionError(
             f"{destination} asks for the sender's address (loadBalancerSourceRanges): give it with --from"
         )
+    if decision.verdict == "reject" and decision.port is not None:
+        decision = replace(decision, reason=lack_of(decision.port, _slices(inputs, decision.port)).message)
     return Answer(str(destination), decision)
+
+
+def _slices(inputs: Inputs, port: ServicePort) -> Iterator[SliceFacts]:
+    """Give the slices of a port's Service."""
+    namespace, _, name = port.name.rpartition(":")[0].partition("/")
+    for ref, found in inputs.objects.objects(ENDPOINT_SLICE).items():
+        if (ref.namespace, found.metadata.labels.service_name) == (namespace, name):
+            facts = read_slice(ref, found)
+            if facts is not None:
+                yield facts
 
 
 class _Senders:
@@ -132,7 +158,7 @@ class _Senders:
 
     def _at(self, who: str, address: bytes) -> Sender:
         if not self._is_like(address):
-            raise QuestionError(f"no packet goes from {who} to {self._destination}: give addresses of one family")
+            raise WrongFamilyError(f"no packet goes from {who} to {self._destination}: give addresses of one family")
         if address in self._own or is_loopback(address):
             return Sender("node", (address, *(each for each in self._node().addresses if each != address)))
         here = any(
@@ -148,7 +174,7 @@ class _Senders:
             return self._node()
         addresses = tuple(each for text in pod.addresses if (each := packed(text)) and self._is_like(each))
         if not addresses:
-            raise QuestionError(f'--from "{who}": this Pod has no address of the family of {self._destination}')
+            raise WrongFamilyError(f'--from "{who}": this Pod has no address of the family of {self._destination}')
         return Sender("pod" if here and not pod.spec.host_network else "outside", addresses)
 
     def _is_like(self, address: bytes) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from podgate.features.services.backends import Choice, States, StatesWriter, last_step
 from podgate.features.services.check import check
 from podgate.features.services.compile import Compiler, watches
-from podgate.features.services.explain import answer_json, answer_line, destination_of, explain
+from podgate.features.services.explain import Answer, Asker, answer_json, answer_line
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.node import here_of
 from podgate.features.services.proxy_config import read_config
@@ -26,7 +26,7 @@ from podgate.features.services.server.serving import Serving, cell_of, listeners
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
-from podgate.joints import Answered, Compiled, Feature, Inputs, Look, Sample, Served, Step
+from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Served, Step
 from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef, file_ref
@@ -192,8 +192,9 @@ class Services(Feature[Settings, States]):
         parser.add_argument(
             "destination",
             nargs="+",
-            metavar="ADDRESS:PORT[/PROTOCOL]",
-            help="where the connection goes, as 10.96.0.10:53/udp or [fd00::a]:443",
+            metavar="DESTINATION",
+            help="where the connection goes: ADDRESS[:PORT[/PROTOCOL]], as 10.96.0.10:53/udp or [fd00::a]:443, or a"
+            " Service's name, [NS/]NAME[:PORT[/PROTOCOL]]; without a port each of them",
         )
         parser.add_argument(
             "--from",
@@ -207,11 +208,19 @@ class Services(Feature[Settings, States]):
         inputs, settings = look.inputs, compiled.states.settings
         name = settings.node_name or inputs.machine.node_name
         here = here_of(name, inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, name)), inputs.machine)
-        answers = [
-            explain(compiled.states.intent, inputs, here, destination_of(text), asked.sender)
-            for text in asked.destination
-        ]
-        return Answered("\n".join(map(answer_line, answers)), [answer_json(answer) for answer in answers])
+        asker = Asker(compiled.states.intent, inputs, here, asked.sender)
+        answers: list[Answer] = []
+        errors: dict[str, str] = {}
+        for text in asked.destination:
+            try:
+                answers += asker.answers(text)
+            except QuestionError as error:
+                errors[text] = str(error)
+        if errors and not answers:
+            raise QuestionError("\n".join(errors.values()))
+        data = [answer_json(answer) for answer in answers]
+        data += [{"destination": text, "error": error} for text, error in errors.items()]
+        return Answered("\n".join(map(answer_line, answers)), data, 2 if errors else 0, tuple(errors.values()))
 
     def check(self, compiled: Compiled[States], look: Look) -> Answered:
         """Give findings from the objects and options."""
