@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podgate.cli import FEATURES, VERBS, main
+from podgate.cli import ALONE, ASKED, FEATURES, VERBS, main
 from podgate.features.masquerade.settings import Settings
 from podgate.model.options import options_of
 
@@ -104,6 +104,10 @@ def words_of(verb: str) -> tuple[str, ...]:
         (["masquerade", "render", "--output", "yaml"], "'yaml'"),
         (["masquerde", "plan"], 'did you mean "masquerade"?'),
         (["masquerade", "exlain"], 'did you mean "explain"?'),
+        (["metadata", "kubeup"], 'did you mean "kube-up"?'),
+        (["metadata", "kube-up", "bogus"], "migrate-labels"),
+        (["metadata", "kube-up", "manifst"], 'did you mean "manifest"?'),
+        (["doctor", "--source", "/nonexistent"], "podgate doctor: --source /nonexistent: there is no such file"),
         (["lab", "statsu"], 'did you mean "status"?'),
         (["masquerade", "explain"], "ADDRESS"),
         (["masquerade", "explain", "10.0.0.0/8"], "is not an IP address"),
@@ -160,10 +164,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"podgate \d+\.\d+\.\d+\n", out)
 
 
-def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "masquerade", "--help")
+@pytest.mark.parametrize(("feature", "asked"), ASKED.items())
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str], feature: str, asked: str) -> None:
+    code, out, _ = run(capsys, feature, "--help")
     assert code == 0
-    assert all(re.search(rf"^    {verb} ", out, re.MULTILINE) for verb in VERBS)
+    assert set(re.findall(r"^    ([a-z-]+) ", out, re.MULTILINE)) == {*VERBS, *ALONE.get(feature, {})}
+    assert f"say what happens to {asked}, and" in out
+    for verb in ALONE.get(feature, {}):
+        assert f"podgate {feature} {verb}" in run(capsys, feature, verb, "--help")[1]
 
 
 PROMISED = {

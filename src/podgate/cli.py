@@ -52,10 +52,23 @@ VERBS: Final = {
     "run": "keep this node as the configuration says, until stopped",
     "render": "print the desired state, from files, without privileges",
     "plan": "print the difference to the live system: exit 0 none, 1 some, 2 error",
-    "explain": "say what happens to an address, and which entry decides it",
+    "explain": "say what happens to {asked}, and which entry decides it",
     "check": "look for mistakes in the configuration and competing rules: exit 1 on findings",
     "clean": "remove everything that is ours; does nothing the second time",
 }
+"""The verbs of every feature, and their summaries; ``{asked}`` is what its questions are about."""
+
+ASKED: Final = {"masquerade": "an address", "metadata": "a request", "services": "a connection"}
+
+ALONE: Final = {
+    "metadata": {
+        "doctor": "say what is right and wrong with the proxy of this node",
+        "watch": "follow Pods and MetadataPolicies for the proxy of this node",
+        "untaint": "take the start-up taint away from Nodes whose proxy is ready",
+        "kube-up": "do what the cluster scripts of kube-up did for metadata-proxy",
+    },
+}
+"""Verbs that one feature alone has, with parsers of their own, and their summaries."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,7 +124,7 @@ def _main(words: Sequence[str]) -> int:
             parser.error(f"{unknown[0]} means nothing here")
         parser.print_help()
         return 2
-    if unknown:
+    if unknown or arguments.verb not in VERBS:
         raise _unknown(chosen, arguments.verb, unknown, _options(chosen, arguments.verb))
     from podgate import verbs  # noqa: PLC0415 - "podgate --help" needs none of it
 
@@ -172,7 +185,10 @@ def _doctor(words: Sequence[str]) -> int:
     parser = Parser(prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False)
     parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
     settings, arguments = _settings(parser, Settings, specs, words)
-    text, code = doctor.answer(doctor.examine(settings, os.environ), as_json=arguments.output == "json")
+    try:
+        text, code = doctor.answer(doctor.examine(settings, os.environ), as_json=arguments.output == "json")
+    except SourceError as error:
+        return _fail(f"{parser.prog}: {error}", words)
     print(text)
     return code
 
@@ -238,7 +254,8 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
 
 def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True, parser_class=Parser)
-    for verb, summary in VERBS.items():
+    for verb, template in VERBS.items():
+        summary = template.format(asked=ASKED[feature.name])
         verb_parser = verbs.add_parser(
             verb, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
         )
@@ -250,6 +267,8 @@ def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
             verb_parser.add_argument(
                 "--output", choices=("text", "json"), default="text", help="for people or for programs (default: text)"
             )
+    for verb, summary in ALONE.get(feature.name, {}).items():
+        verbs.add_parser(verb, help=summary, add_help=False)
 
 
 if __name__ == "__main__":

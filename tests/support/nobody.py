@@ -1,7 +1,7 @@
 """Nobody: code run by somebody without privileges.
 
 Here: one call in a child of this process. Not here: programs, which setpriv starts.
-Invariant: the child ends with its call, whatever it raises.
+Invariant: the child ends with its call, whatever it raises; what nobody expects is an empty text.
 """
 
 import os
@@ -12,7 +12,7 @@ NOBODY: Final = 65534
 
 
 def as_nobody(function: Callable[[], object]) -> str:
-    """Call a function in a child that has no privileges; give what it gives, or raises, as text.
+    """Call a function in a child that has no privileges; give what it gives as text, or what it was refused.
 
     The interpreter need not be anybody's to start: the child is a copy of this process.
     """
@@ -25,7 +25,7 @@ def as_nobody(function: Callable[[], object]) -> str:
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
             said = str(function())
-        except BaseException as error:  # noqa: BLE001 - the parent is told, whatever it is
+        except (OSError, ImportError) as error:
             said = repr(error)
         finally:
             os.write(writer, said.encode())

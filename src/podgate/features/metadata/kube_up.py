@@ -15,6 +15,7 @@ from typing import Final
 
 from podgate.features.metadata.node_rules import READY_LABEL
 from podgate.model.frozen import Frozen
+from podgate.model.usage import guessed
 
 BEGIN: Final = "# BEGIN_PROMETHEUS_TO_SD"
 END: Final = "# END_PROMETHEUS_TO_SD"
@@ -31,7 +32,7 @@ OLD_NODES: Final = f"beta.kubernetes.io/metadata-proxy-ready=true,{READY_LABEL}!
 MIGRATED: Final = {READY_LABEL: "true"}
 """The label that they need."""
 
-_PARTS: Final = ("variables", "node-labels", "provider-vars", "manifest")
+_PARTS: Final = ("variables", "node-labels", "provider-vars", "manifest", "migrate-labels")
 
 
 class KubeUpError(ValueError):
@@ -92,7 +93,7 @@ def answer(words: Sequence[str], environ: Mapping[str, str], read: Callable[[], 
     try:
         asked = parser.parse_args(list(words))
     except argparse.ArgumentError as error:
-        return Said("", f"podgate metadata kube-up: {error}\n{parser.format_usage()}", 2)
+        return Said("", f"podgate metadata kube-up: {guessed(str(error))}\n{parser.format_usage()}", 2)
     for name in (*_VARIABLES, "ENABLE_PROMETHEUS_TO_SD", "DISABLE_PROMETHEUS_TO_SD_IN_DS"):
         if environ.get(name, "") not in ("", "true", "false"):
             return Said("", f"podgate metadata kube-up: {name}={environ[name]!r}: write true or false\n", 2)
@@ -103,6 +104,8 @@ def answer(words: Sequence[str], environ: Mapping[str, str], read: Callable[[], 
             return Said(f"{node_labels(environ)}\n")
         case "provider-vars":
             return Said(f"{provider_vars(environ)}\n")
+        case "migrate-labels":
+            return Said("", "podgate metadata kube-up: migrate-labels has to be the first word\n", 2)
         case "manifest":
             try:
                 return Said(manifest(read(), environ))
