@@ -28,6 +28,10 @@ class FakePlan(Frozen, frozen=True):
     def touches(self) -> Collection[Key]:
         return [key for key, _ in self.put] + list(self.removed)
 
+    def without(self, refused: Collection[Key], /) -> "FakePlan":
+        put = tuple(each for each in self.put if each[0] not in refused)
+        return FakePlan(put, tuple(each for each in self.removed if each not in refused))
+
 
 class FakeTarget:
     def __init__(self, state: State | None = None) -> None:

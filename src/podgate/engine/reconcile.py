@@ -22,7 +22,10 @@ STEADY: Final = 1.0
 
 
 class Applied(Frozen, frozen=True):
-    """A step that committed: what it did and how long the pass took. ``plan`` is empty when nothing differed."""
+    """A step that committed: what it did and how long the pass took.
+
+    ``plan`` is without what was refused, and empty when nothing was done.
+    """
 
     step: str
     generation: int
@@ -261,14 +264,16 @@ class StepTask(Generic[StatesT, S, P]):
             return
         # An apply may have done its work although its answer failed: then there is no plan, and still a change.
         changed = bool(plan) or want != self._wanted
-        healed = full and bool(plan) and want == self._wanted
+        # What was refused is told as such, and not as done.
+        done = plan.without(refused) if refused else plan
+        healed = full and bool(done) and want == self._wanted
         self._have = None if self._drifted else want  # drift that arrived meanwhile makes it unknown again
         self._wanted, self._told = want, self._drifted
         self._read_at = started if full else self._read_at
         self._pace = self._pace.committed(loop.time(), healed=healed)
         self._note_refusals(plan, refused, full=full)
         seconds = loop.time() - started
-        self._report.applied(Applied(step.name, generation, str(plan) if plan else "", seconds, healed))
+        self._report.applied(Applied(step.name, generation, str(done) if done else "", seconds, healed))
         board.commit(step.name, generation)
         step.committed(generation, seconds, full)
         if changed or self._states is None:

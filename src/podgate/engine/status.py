@@ -119,9 +119,10 @@ class Status:
     def refused(self, step: str, refused: Mapping[Key, str]) -> None:
         """Note the keys that a target refuses now."""
         self._news.set()
-        for key, why in refused.items():
-            if key not in self._refused.get(step, {}):
-                self._log.error("refused", step=step, key=str(key), why=why)
+        fresh = {str(key): why for key, why in refused.items() if key not in self._refused.get(step, {})}
+        if fresh:
+            write = self._log.warning if step in self._optional else self._log.error
+            write("refused", step=step, keys=", ".join(fresh), why=Lines("\n".join(dict.fromkeys(fresh.values()))))
         self._refused[step] = refused
 
     # What the host tells.

@@ -29,6 +29,7 @@ def test_a_plan_shows_itself() -> None:
         "+ 169.254.169.252/32 on lo, scope host",
     ]
     assert list(diff(GLOBAL, HOST).touches()) == [PLACE]
+    assert str(diff(GLOBAL, HOST).without([PLACE])) == str(diff(GLOBAL, HOST)).splitlines()[0]
 
 
 def test_shown() -> None:

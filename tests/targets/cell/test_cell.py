@@ -46,6 +46,7 @@ def test_a_plan_shows_both_sides_and_never_the_value() -> None:
     assert str(diff(ONE, TWO)) == "1 rule -> 2 rules"
     assert listing(State(Policy(("secret",)))) == "a value without a description"
     assert list(diff(ONE, TWO).touches()) == []
+    assert diff(ONE, TWO).without([]) == diff(ONE, TWO)
 
 
 def test_the_target_gives_no_signal() -> None:

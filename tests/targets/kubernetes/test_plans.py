@@ -80,6 +80,13 @@ def test_a_plan_names_its_keys() -> None:
     ]
 
 
+def test_without_refused_keys_the_rest_is_left() -> None:
+    plan = diff(EMPTY, WANT)
+    keys = list(plan.touches())
+    assert list(plan.without(keys[:2]).touches()) == keys[2:]
+    assert not plan.without(keys)
+
+
 def test_status_goes_to_the_subresource_and_takes_its_fields() -> None:
     part, fields = status_of(MAP, {"phase": "Ready"})
     request = apply_request(CONFIG_MAP, part, fields, "podgate")

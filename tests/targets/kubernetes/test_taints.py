@@ -24,3 +24,4 @@ def test_a_plan_prints_itself() -> None:
     assert not Plan(())
     assert str(Plan((TAINTED,))) == "- Node/n/1: taint a.b/c"
     assert Plan((TAINTED,)).touches() == (TAINTED,)
+    assert not Plan((TAINTED,)).without([TAINTED])

@@ -155,6 +155,7 @@ def test_plans_and_states_show_themselves_in_order() -> None:
     plan = diff(State(frozenset({two})), State(frozenset({one})))
     assert str(plan) == "open 127.0.0.1:988 (proxy)\nclose [fd20:ce::254]:988 (proxy)"
     assert set(plan.touches()) == {one, two}
+    assert plan.without([one]).touches() == (two,)
     assert not diff(State(frozenset({one})), State(frozenset({one})))
     assert listing(State(frozenset({two, one}))).splitlines() == [
         "listen 127.0.0.1:988 (proxy)",

@@ -26,6 +26,10 @@ class Plan(Frozen, frozen=True):
         """Give the places of what is added: each may be refused by itself."""
         return tuple(each.place for each in self.added)
 
+    def without(self, refused: Collection[Place], /) -> "Plan":
+        """Give what is left without these keys."""
+        return Plan(self.removed, tuple(each for each in self.added if each.place not in refused))
+
 
 def diff(have: State, want: State) -> Plan:
     """Give the plan."""

@@ -29,6 +29,10 @@ class Plan(Frozen, frozen=True):
         """Give no key: a cell takes any value."""
         return ()
 
+    def without(self, _refused: Collection[object], /) -> "Plan":
+        """Give it as it is: no key of it is refused by itself."""
+        return self
+
 
 def diff(have: State, want: State) -> Plan:
     """Give the plan."""

@@ -39,6 +39,14 @@ class Plan(Frozen, frozen=True):
         """Give the keys that the API may refuse one by one."""
         return [part for part, _ in (*self.applied, *self.released)] + [notice for notice, _ in self.notices]
 
+    def without(self, refused: Collection[Part | Notice], /) -> "Plan":
+        """Give what is left without these keys."""
+        return Plan(
+            tuple(each for each in self.applied if each[0] not in refused),
+            tuple(each for each in self.released if each[0] not in refused),
+            tuple(each for each in self.notices if each[0] not in refused),
+        )
+
 
 def diff(have: State, want: State) -> Plan:
     """Give the plan from one state to another."""

@@ -49,6 +49,10 @@ class Plan(Frozen, frozen=True):
         """Give the Nodes."""
         return self.nodes
 
+    def without(self, refused: Collection[Tainted], /) -> "Plan":
+        """Give what is left without these keys."""
+        return Plan(tuple(each for each in self.nodes if each not in refused))
+
 
 def removal(tainted: Tainted) -> Request:
     """Ask for the removal, of just what was seen."""

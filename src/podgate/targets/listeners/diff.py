@@ -27,6 +27,11 @@ class Plan(Frozen, frozen=True):
         """Give every endpoint of the plan: each may be refused by itself."""
         return (*self.opened, *self.closed)
 
+    def without(self, refused: Collection[Endpoint], /) -> "Plan":
+        """Give what is left without these keys."""
+        opened, closed = (tuple(each for each in part if each not in refused) for part in (self.opened, self.closed))
+        return Plan(opened, closed)
+
 
 def diff(have: State, want: State) -> Plan:
     """Give the plan."""

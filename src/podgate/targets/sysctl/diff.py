@@ -30,6 +30,10 @@ class Plan(Frozen, frozen=True):
         """Give every parameter of the plan: each may be refused by itself."""
         return self.to_set.keys()
 
+    def without(self, refused: Collection[str], /) -> "Plan":
+        """Give what is left without these keys."""
+        return Plan({name: value for name, value in self.to_set.items() if name not in refused}, self.was)
+
 
 def diff(have: State, want: State) -> Plan:
     """Give the plan."""

@@ -43,6 +43,10 @@ class TrialPlan(Frozen, frozen=True):
         """Give no key."""
         return ()
 
+    def without(self, _refused: Collection[object], /) -> "TrialPlan":
+        """Give it as it is: no key of it is refused by itself."""
+        return self
+
 
 class TrialTarget:
     """Asks the proxy; what was passed is remembered for this process alone."""

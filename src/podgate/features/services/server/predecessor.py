@@ -59,6 +59,10 @@ class Plan(Frozen, frozen=True):
         """Give the one key that may be refused."""
         return (NAME,)
 
+    def without(self, refused: Collection[str], /) -> "Plan":
+        """Give what is left: nothing, where that key is refused."""
+        return Plan() if NAME in refused else self
+
 
 class PredecessorTarget:
     """Removes kube-proxy's nftables tables, in this process's network namespace.

@@ -1,0 +1,51 @@
+"""What a person reads in the log of a step whose target refuses something."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from podgate.engine.reconcile import Board, StepTask
+from podgate.engine.status import Status
+from podgate.joints import Compiled, Key, Step
+from podgate.observe.logs import Log
+from podgate.targets.sysctl.diff import Plan
+from podgate.targets.sysctl.fake import FakeSysctl
+from podgate.targets.sysctl.state import State
+from tests.support.virtual_time import run_virtual
+
+HOW = "cannot be written here: set it to 2 on the node, or in a privileged init container"
+
+
+def told(readonly: set[str], *, essential: bool) -> list[dict[str, Any]]:
+    """Give the log of a first pass that wants three parameters."""
+    written = io.StringIO()
+    target, want = FakeSysctl({"a": 1, "b": 1, "c": 1}, readonly), State({"a": 2, "b": 2, "c": 2})
+    step: Step[State, State, Plan] = Step("sysctl", target, lambda state: state, State(), essential=essential)
+    board: Board[State] = Board((step,))
+
+    async def pass_once() -> None:
+        status = Status("services", ["sysctl"], Log(written), optional=() if essential else ["sysctl"])
+        task = StepTask(step, board, status, lambda: 0.0)
+        board.publish(Compiled(want))
+        await task._attempt()
+        known: dict[Key, str] = status.refusals()
+        status.refused("sysctl", known)  # as when another step is refused something
+
+    run_virtual(pass_once())
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    return [{key: line[key] for key in ("message", "level", "keys", "why", "plan") if key in line} for line in lines]
+
+
+@pytest.mark.parametrize(("essential", "level"), [(True, "error"), (False, "warning")])
+def test_all_that_is_refused_at_once_is_one_line(*, essential: bool, level: str) -> None:
+    (line,) = told({"a", "b", "c"}, essential=essential)
+    why = "\n".join(f"{name} {HOW}" for name in "abc")
+    assert line == {"message": "refused", "level": level, "keys": "a, b, c", "why": why}
+
+
+def test_the_rest_is_told_as_applied() -> None:
+    refused, applied = told({"a"}, essential=False)
+    assert refused == {"message": "refused", "level": "warning", "keys": "a", "why": f"a {HOW}"}
+    assert applied == {"message": "applied", "level": "info", "plan": "~ b = 2, was 1\n~ c = 2, was 1"}
