@@ -12,6 +12,7 @@ import msgspec
 
 from podgate.features.metadata.filter import Client, NamedPolicy
 from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.problems import Problem
 
 WATCHED: Final = "Watched"
 """The kind under which a snapshot of the proxy's process holds the value."""
@@ -19,6 +20,8 @@ THE_WATCH: Final = ObjectRef("Watch", "metadata")
 """What complaints about the watching process are about."""
 LONGEST: Final = 4 << 20
 """Bytes of the longest line: 256 Pods and a hundred long policies are 300 kB."""
+MOST_TOLD: Final = 20
+"""Complaints in a line: a hundred broken policies must leave room for what is in force."""
 BEAT: Final = b"\n"
 """A line without a value: nothing changed, and the watching process is alive."""
 
@@ -32,6 +35,7 @@ class Watched(Frozen, frozen=True, forbid_unknown_fields=True):
         pod_ranges: ranges that all of them are in, where such are known.
         strictest: whether everybody gets the strictest rules, since there may be a policy that could not be read.
         why: why what is in force is not what users wrote; empty when it is.
+        problems: what is wrong with them, the errors, as far as they are told: MOST_TOLD at most.
         unheard: for how many seconds Pods cannot be followed now; None while they are, and where nobody asks for them.
     """
 
@@ -40,6 +44,7 @@ class Watched(Frozen, frozen=True, forbid_unknown_fields=True):
     pod_ranges: tuple[str, ...] = ()
     strictest: bool = False
     why: str = ""
+    problems: tuple[Problem, ...] = ()
     unheard: float | None = None
 
 

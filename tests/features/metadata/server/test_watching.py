@@ -136,6 +136,8 @@ def test_policies_and_pods_of_a_folder(tmp_path: Path) -> None:
 
         (objects / "policy.yaml").write_text(policy("web", "no slash"))
         poll(lambda: LAST_GOOD in running.page("/readyz")[1])
+        where = "MetadataPolicy/p: spec.rules[0].paths[0]: "
+        assert [where in running.page(page)[1] for page in ("/readyz", "/healthz")] == [True, True]
         assert running.statuses(KUBE_ENV) == [403, 200, 403]
 
         # An address that another Pod has now is that one's; one that two have is nobody's.

@@ -7,7 +7,7 @@ import pytest
 
 from podgate.features.metadata.filter import Client
 from podgate.features.metadata.policy import METADATA_POLICY, MetadataPolicy
-from podgate.features.metadata.watched import Watched
+from podgate.features.metadata.watched import MOST_TOLD, Watched
 from podgate.features.metadata.watcher.compile import FORBIDDEN, KEPT, LAST_GOOD, NO_SOURCE, UNREAD, compile_watched
 from podgate.features.metadata.watcher.settings import WatchSettings
 from podgate.joints import Inputs
@@ -103,15 +103,29 @@ def test_what_is_in_force(history: list[Moment]) -> None:
         kept = {**kept, **compiled.keep}
         watched: Watched = compiled.states.told.value
         found = [f"{policy.name} {policy.spec.rules[0].paths[0]}" for policy in watched.policies]
-        assert (found, watched.why, watched.strictest) == (moment.in_force, moment.why, moment.why == UNREAD)
-        assert compiled.degraded == moment.why
+        assert (found, watched.why.partition("; ")[0], watched.strictest) == (
+            moment.in_force, moment.why, moment.why == UNREAD
+        )  # fmt: skip
+        assert compiled.degraded == watched.why
         assert bool(compiled.problems) is bool(moment.why)
 
 
 @pytest.mark.parametrize("kept", [b"", b'[{"na', b'[{"name": "x", "spec": {"colour": "red"}}]'])
 def test_what_was_kept_and_cannot_be_read_counts_for_nothing(kept: bytes) -> None:
     compiled = compile_watched(WatchSettings(), inputs(Moment({"x": BAD}, []), {KEPT: kept}))
-    assert (compiled.states.told.value.strictest, compiled.degraded, compiled.keep) == (True, UNREAD, {})
+    assert (compiled.states.told.value.strictest, compiled.keep) == (True, {})
+    assert compiled.degraded.startswith(UNREAD)
+
+
+def test_the_proxy_is_told_which_policy_is_broken_where_and_why() -> None:
+    bad = {f"x{number:02}": BAD for number in range(MOST_TOLD + 10)}
+    compiled = compile_watched(WatchSettings(), inputs(Moment(bad, []), {}))
+    watched: Watched = compiled.states.told.value
+    (first,) = compiled.problems[ObjectRef("MetadataPolicy", "x00")]
+    assert first.field == "spec.rules[0].paths[0]"
+    where = f"MetadataPolicy/x00: spec.rules[0].paths[0]: {first.message}"
+    assert compiled.degraded == watched.why == f"{UNREAD}; {where} (and {len(bad) - 1} more)"
+    assert (watched.problems[0], len(watched.problems)) == (first, MOST_TOLD)
 
 
 def absent(pods: Absent, policies: Absent | Listed[Any]) -> Watched:

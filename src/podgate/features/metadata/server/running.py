@@ -140,7 +140,8 @@ def _from_watch(settings: Settings, inputs: Inputs, found: Listed[Any] | Absent)
     else:
         watched = found.objects[THE_WATCH]
         why = watched.why or (LAST_KNOWN if lost else "")
-    stale, problems = watched.unheard is not None and watched.unheard >= settings.stale_after, list(lost)
+    stale = watched.unheard is not None and watched.unheard >= settings.stale_after
+    problems = [*lost, *watched.problems]
     if stale:
         message = NOT_TOLD if lost and not watched.clients else STALE
         why = watched.why or message

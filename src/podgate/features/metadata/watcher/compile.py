@@ -14,7 +14,7 @@ import msgspec
 from podgate.features.metadata.compile import has_unread, is_forbidden, known_clients, known_ranges, policies_of
 from podgate.features.metadata.filter import NamedPolicy
 from podgate.features.metadata.policy import METADATA_POLICY
-from podgate.features.metadata.watched import Watched
+from podgate.features.metadata.watched import MOST_TOLD, Watched
 from podgate.features.metadata.watcher.settings import WatchSettings
 from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import Frozen
@@ -52,12 +52,17 @@ def compile_watched(settings: WatchSettings, inputs: Inputs) -> Compiled[States]
         policies += _missing(inputs, policies, problems, kept or [])
     name = settings.node_name or inputs.machine.node_name
     clients = known_clients(inputs, name, policies)
+    wrong = [each for each in (*inputs.objects.faults, *problems) if each.severity == "error"]
+    strictest = why not in ("", LAST_GOOD)
+    if why in (LAST_GOOD, UNREAD):
+        why = f"{why}; {_first_of(wrong)}"
     watched = Watched(
         policies=tuple(policies),
         clients=clients,
         pod_ranges=known_ranges(inputs, name, clients),
-        strictest=why not in ("", LAST_GOOD),
+        strictest=strictest,
         why=why,
+        problems=tuple(wrong[:MOST_TOLD]),
         unheard=inputs.objects.unheard.get(POD.kind),
     )
     keep = {} if watched.strictest else {KEPT: msgspec.json.encode(watched.policies)}
@@ -74,6 +79,13 @@ def _why(inputs: Inputs, *, broken: bool, kept: bool) -> str:
     if broken or has_unread(inputs):
         return LAST_GOOD if kept else UNREAD
     return ""
+
+
+def _first_of(problems: Sequence[Problem]) -> str:
+    """Name the first of several, in a line, and say how many more there are."""
+    first = problems[0]
+    words = ": ".join(word for word in (str(first.ref), first.field, first.message) if word)
+    return words if len(problems) == 1 else f"{words} (and {len(problems) - 1} more)"
 
 
 def _kept(inputs: Inputs) -> list[NamedPolicy] | None:
