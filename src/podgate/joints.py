@@ -83,11 +83,9 @@ class Plan(Protocol):
 
     def touches(self) -> Collection[Key]:
         """Give the keys that it touches, of those that the target may refuse one by one."""
-        ...
 
     def without(self, refused: Collection[Any], /) -> "Plan":
         """Give what is left without keys that were refused; falsy when they were all that it was to do."""
-        ...
 
 
 class Source(Protocol[T_co]):

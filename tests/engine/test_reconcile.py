@@ -209,19 +209,6 @@ def test_a_refused_key_is_not_sent_again_until_it_differs() -> None:
     assert play(story).first.state == {"a": "good", "b": "2"}
 
 
-def test_what_was_refused_is_not_told_as_done() -> None:
-    async def story(rig: Rig) -> None:
-        rig.publish({"a": "bad", "b": "1"}, {"a": "bad"}, resync=10.0)
-        await rig.settled()
-        rig.first.state["b"] = "2"  # found by a check that finds "a" missing, too
-        await asyncio.sleep(25.0)
-
-    done = [(each.step, each.plan, each.healed) for each in play(story).heard.commits]
-    first = [("first", "+b=1", False), ("first", "+b=1", True), ("first", "", False)]
-    assert [each for each in done if each[0] == "first"] == first
-    assert [each for each in done if each[0] == "second"] == [("second", "", False)]
-
-
 def test_a_remote_refusal_is_reported_and_changes_nothing() -> None:
     async def story(rig: Rig) -> None:
         rig.publish({"a": "1"})

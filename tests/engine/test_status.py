@@ -1,7 +1,9 @@
 """What a person reads in the log of a step whose target refuses something."""
 
+import asyncio
 import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from podgate.observe.logs import Log
 from podgate.targets.sysctl.diff import Plan
 from podgate.targets.sysctl.fake import FakeSysctl
 from podgate.targets.sysctl.state import State
+from tests.support.fake_target import FakePlan, FakeTarget, Heard
 from tests.support.virtual_time import run_virtual
 
 HOW = "cannot be written here: set it to 2 on the node, or in a privileged init container"
@@ -43,6 +46,27 @@ def test_all_that_is_refused_at_once_is_one_line(*, essential: bool, level: str)
     (line,) = told({"a", "b", "c"}, essential=essential)
     why = "\n".join(f"{name} {HOW}" for name in "abc")
     assert line == {"message": "refused", "level": level, "keys": "a, b, c", "why": why}
+
+
+def test_trying_again_what_is_refused_heals_nothing() -> None:
+    target, heard = FakeTarget(), Heard()
+    want = {"a": "bad", "b": "1"}
+    step: Step[Mapping[str, str], Mapping[str, str], FakePlan] = Step(
+        "step", target, lambda state: state, {}, resync=lambda _state: 10.0
+    )
+    board: Board[Mapping[str, str]] = Board((step,))
+
+    async def checked_twice() -> None:
+        board.publish(Compiled(want))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(StepTask(step, board, heard, lambda: 0.0).run())
+            await asyncio.sleep(5.0)
+            target.state["b"] = "2"
+            await asyncio.sleep(20.0)
+            task.cancel()
+
+    run_virtual(checked_twice())
+    assert [(each.plan, each.healed) for each in heard.commits] == [("+b=1", False), ("+b=1", True), ("", False)]
 
 
 def test_the_rest_is_told_as_applied() -> None:
