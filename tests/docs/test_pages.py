@@ -33,6 +33,17 @@ MEANT_TO_FAIL: Final = (
 """What is in a command whose exit code says something; all others must give 0."""
 
 
+def test_a_set_of_addons_is_never_shown_without_a_mode() -> None:
+    """Manifests of deploy/ have a label or not; what has none is left alone without ``--mode``."""
+    told = [text for page in (ROOT / "docs").rglob("*.md") for text in _reconciles(page)]
+    assert len(told) > 5
+    assert [text for text in told if "--mode " not in text and "--allow-empty" not in text] == []
+
+
+def _reconciles(page: Path) -> list[str]:
+    return [command.text for command in commands(page) if "podgate addon reconcile" in command.text]
+
+
 def shown(page: Path) -> object:
     """Give a page as a parameter; only README is looked at after every edit."""
     name = str(page.relative_to(ROOT))
