@@ -69,6 +69,28 @@ def test_the_environment_that_it_runs_in_is_made_anew(checkout: Path) -> None:
     assert not (checkout / ".venv.old").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["dev", "dmo"], 'did you mean "demo"?'),
+        (["dev", "clutser", "up"], 'did you mean "cluster"?'),
+        (["-m", "tools.demo", "metdata"], 'did you mean "metadata"?'),
+        (["-m", "tools.cluster", "dwon"], 'did you mean "down"?'),
+    ],
+)
+def test_a_mistyped_word_gets_a_hint(words: list[str], said: str) -> None:
+    done = subprocess.run([sys.executable, *words], cwd=DEV.parent, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr.splitlines()[0]
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_alone_it_shows_its_help() -> None:
+    done = subprocess.run([sys.executable, DEV], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "a live walk-through" in done.stdout
+
+
 def replacing(folder: Path) -> AbstractContextManager[None]:
     """Give the part of ``./dev`` that replaces a folder, without running any verb."""
     made: AbstractContextManager[None] = runpy.run_path(str(DEV), run_name="dev")["replacing"](folder)

@@ -6,7 +6,6 @@ Invariant: ``down`` ends only processes that ``up`` started: the process id and 
 those that were noted.
 """
 
-import argparse
 import fcntl
 import json
 import os
@@ -21,6 +20,7 @@ from typing import Final
 
 from tests.support.cluster import PARTS, ControlPlane
 from tests.support.controlplane import PROGRAMS, BuildError, build, folder, missing, version
+from tools.asking import Parser
 
 BASE: Final = Path(os.environ.get("PODGATE_CLUSTER_DIR") or "/run/podgate-cluster")
 _GRACE_MS: Final = 10_000
@@ -123,7 +123,7 @@ def status() -> int:
 
 def main(arguments: list[str]) -> int:
     """Dispatch; give the exit code."""
-    parser = argparse.ArgumentParser(prog="./dev cluster", description="A Kubernetes control plane on loopback.")
+    parser = Parser(prog="./dev cluster", description="A Kubernetes control plane on loopback.")
     parser.add_argument("verb", choices=["up", "down", "status", "build"])
     asked = parser.parse_args(arguments)
     try:

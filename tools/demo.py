@@ -6,13 +6,13 @@ Invariant: exit 0 only if every step was seen; the lab, and a control plane that
 unless --keep asks for them.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tools import cluster, demo_masquerade, demo_metadata, demo_services
+from tools.asking import Parser
 from tools.walkthrough import StepNotSeenError, Walkthrough
 
 WALKTHROUGHS = {"masquerade": demo_masquerade, "metadata": demo_metadata, "services": demo_services}
@@ -20,7 +20,7 @@ WALKTHROUGHS = {"masquerade": demo_masquerade, "metadata": demo_metadata, "servi
 
 def main(arguments: list[str]) -> int:
     """Walk; give the exit code."""
-    parser = argparse.ArgumentParser(prog="./dev demo", description="A live walk-through in a lab on this machine.")
+    parser = Parser(prog="./dev demo", description="A live walk-through in a lab on this machine.")
     parser.add_argument("feature", nargs="?", default="masquerade", choices=sorted(WALKTHROUGHS))
     parser.add_argument("--keep", action="store_true", help="leave the lab up, to look around")
     parser.add_argument("--cluster", action="store_true", help="on a real Kubernetes API, as ./dev cluster up gives it")

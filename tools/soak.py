@@ -4,7 +4,6 @@ Here: the command line. Not here: what happens and what must hold (tools/soak_NA
 Invariant: it ends after the given time, ends only what it started, and its exit code is 0 only if all held.
 """
 
-import argparse
 import random
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools import soak_masquerade, soak_metadata
+from tools.asking import Parser
 
 Soak = Callable[[Path, float, random.Random], list[str]]
 """Runs in a folder for some seconds; gives what did not hold, as lines for people."""
@@ -21,7 +21,7 @@ SOAKS: dict[str, Soak] = {"masquerade": soak_masquerade.soak, "metadata": soak_m
 
 def main(arguments: list[str]) -> int:
     """Soak; give the exit code."""
-    parser = argparse.ArgumentParser(prog="./dev soak", description="A long run under load.")
+    parser = Parser(prog="./dev soak", description="A long run under load.")
     parser.add_argument("name", choices=sorted(SOAKS))
     parser.add_argument("minutes", nargs="?", type=float, default=10.0, help="how long (default: 10)")
     parser.add_argument("--seed", type=int, default=None, help="choose the same events again; their timing differs")
