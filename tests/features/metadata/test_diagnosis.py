@@ -115,6 +115,18 @@ LINES = {
         "take",
     ),
     "refused": (from_pods((POD,), "/x"), "ok", "/x is refused with 403 to default/web", ""),
+    "allowed by a policy": (
+        from_pods((POD, Asked("a/b", "200", allowed_by="MetadataPolicy/b")), "/x"),
+        "ok",
+        "/x is refused with 403 to default/web; answered to a/b with 200, by MetadataPolicy/b",
+        "",
+    ),
+    "allowed to one and leaking to another": (
+        from_pods((Asked("a/b", "200", allowed_by="MetadataPolicy/b"), Asked("a/c", "200")), "/x"),
+        "bad",
+        "/x is answered to a/c with 200",
+        "see the lines on rules",
+    ),
     "leaking": (
         from_pods((POD, Asked("a/b", "200")), "/x"),
         "bad",

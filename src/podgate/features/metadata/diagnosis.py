@@ -114,18 +114,23 @@ class Asked(Frozen, frozen=True):
         outcome: a status as ``403``, ``refused``, or why nothing came of it.
         device: the kind of the device by which the Pod reaches the server: ``veth``, empty for hardware.
         is_reached: whether anything answered.
+        source: the address that it was asked from; empty for not known.
+        allowed_by: the policy that lets this Pod have it; empty for none.
     """
 
     who: str
     outcome: str
     device: str = "veth"
     is_reached: bool = True
+    source: str = ""
+    allowed_by: str = ""
 
 
 def from_pods(asked: Sequence[Asked], path: str, unread: str = "") -> Finding:
     """Say whether Pods are refused a secret; ``unread`` says why some could not be asked from."""
     reached = [each for each in asked if each.is_reached]
-    leaking = [each for each in reached if each.outcome not in ("403", "refused")]
+    allowed = [each for each in reached if each.allowed_by and each.outcome not in ("403", "refused")]
+    leaking = [each for each in reached if each not in allowed and each.outcome not in ("403", "refused")]
     if leaking:
         seen = f"{path} is answered to {_listed(f'{each.who} with {each.outcome}' for each in leaking)}"
         return Finding("from a Pod", "bad", seen, "see the lines on rules and on ways past them")
@@ -136,7 +141,12 @@ def from_pods(asked: Sequence[Asked], path: str, unread: str = "") -> Finding:
     if refused:
         seen = f"connections of {_listed(refused)} are refused: no metadata at all"
         return Finding("from a Pod", "bad", seen, "start the proxy; until then podgate's rules, or nobody, answer")
-    return Finding("from a Pod", "ok", f"{path} is refused with 403 to {_listed(each.who for each in reached)}")
+    strict = [each.who for each in reached if each not in allowed]
+    said = [f"refused with 403 to {_listed(strict)}"] if strict else []
+    if allowed:
+        each_said = (f"{each.who} with {each.outcome}, by {each.allowed_by}" for each in allowed)
+        said.append(f"answered to {_listed(each_said)}")
+    return Finding("from a Pod", "ok", f"{path} is {'; '.join(said)}")
 
 
 def ways_past(

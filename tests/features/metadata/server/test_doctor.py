@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podgate.features.metadata.diagnosis import scheduled
+from podgate.features.metadata.diagnosis import Asked, scheduled
 from podgate.features.metadata.node_rules import READY_LABEL
 from podgate.features.metadata.server.doctor import _objects, answer, examine
 from podgate.features.metadata.settings import Settings
@@ -167,3 +167,43 @@ def test_objects_come_from_an_api_each_kind_by_itself(
     missing = "none runs a metadata proxy" if unread else "2 of 2 scheduled, 1 ready"
     read, nodes, seen = asyncio.run(main())
     assert (read, nodes, seen.rpartition("-v0.1: ")[2]) == (unread, 1, missing)
+
+
+SECRET = "/computeMetadata/v1/instance/attributes/kube-env"
+GOT_IT = Asked("default/web", "200", source="10.244.1.2")
+
+
+def allowing(**spec: object) -> dict[str, Any]:
+    spec = {"rules": [{"paths": [SECRET], "verdict": "allow"}], **spec}
+    return {"apiVersion": "podgate.dev/v1alpha1", "kind": "MetadataPolicy", "metadata": {"name": "p"}, "spec": spec}
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("policy", "verdict", "seen"),
+    [
+        (allowing(), "ok", f"{SECRET} is answered to default/web with 200, by MetadataPolicy/p"),
+        (allowing(subjects={"podSelector": {"matchLabels": {"app": "web"}}}), "ok", "by MetadataPolicy/p"),
+        (allowing(subjects={"podSelector": {"matchLabels": {"app": "db"}}}), "bad", "answered to default/web with 200"),
+        (allowing(rules=[{"paths": ["no slash"], "verdict": "allow"}]), "bad", "answered to default/web with 200"),
+        ({}, "bad", "answered to default/web with 200"),
+    ],
+    ids=["everybody", "this Pod", "another Pod", "a broken one", "none"],
+)
+def test_what_a_policy_allows_a_pod_is_well_and_nothing_else(
+    tmp_path: Path, policy: dict[str, Any], verdict: str, seen: str
+) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "labels": {"app": "web"}},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "podIPs": [{"ip": "10.244.1.2"}]},
+    }
+    for number, each in enumerate(filter(None, (pod, policy))):
+        (tmp_path / f"{number}.json").write_text(json.dumps(each))
+    settings = Settings(source=str(tmp_path), node_name="n")
+    with netns() as there:
+        found = there.call(lambda: list(examine(settings, {}, lambda *_: ([GOT_IT], ""))))
+    (told,) = [finding for finding in found if finding.name == "from a Pod"]
+    assert (told.verdict, seen in told.seen) == (verdict, True), told

@@ -18,9 +18,9 @@ def asked_in(namespace: NetNamespace) -> Asked | None:
 
 def test_a_pod_asks_by_its_veth() -> None:
     with metadata_node(ports=()) as lab:
-        assert asked_in(lab.pod) == Asked("default/web", "refused")
+        assert asked_in(lab.pod) == Asked("default/web", "refused", source=POD[4])
         with serving(lab.ext, CLOUD, 80, "HTTP/1.1 403 Forbidden\r\n\r\n"):
-            assert asked_in(lab.pod) == Asked("default/web", "403")
+            assert asked_in(lab.pod) == Asked("default/web", "403", source=POD[4])
         lab.pod.run("ip", "link", "add", "mv0", "link", "eth0", "type", "macvlan", "mode", "bridge")
         lab.pod.run("ip", "addr", "flush", "dev", "eth0")
         lab.pod.run("ip", "addr", "add", f"{POD[4]}/24", "dev", "mv0")

@@ -13,16 +13,22 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from podgate.features.metadata import diagnosis
+from podgate.features.metadata.compile import file_watches, intent_of
+from podgate.features.metadata.explain import Question, explain
+from podgate.features.metadata.filter import Decider
 from podgate.features.metadata.intent import NodeRules
 from podgate.features.metadata.node_rules import node_rules
+from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.server.pod_networks import ask_pods
-from podgate.features.metadata.server.probing import ask, status_of
+from podgate.features.metadata.server.probing import HEAD, ask, status_of
 from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings, address_and_port
 from podgate.features.metadata.to_iptables import OWNERS
 from podgate.features.metadata.to_nftables import FIRST_DSTNAT, REDIRECT_TABLE, TABLE
-from podgate.joints import ApplyError, SourceError
+from podgate.joints import ApplyError, Inputs, SourceError
 from podgate.linux.running import find_program, run
 from podgate.model.findings import Finding, exit_code, findings_json
 from podgate.model.kinds.nodes import NODE, Node
@@ -30,6 +36,7 @@ from podgate.model.kinds.pods import POD, Pod
 from podgate.model.kinds.workloads import DAEMON_SET
 from podgate.model.machine import Machine
 from podgate.model.snapshot import Absent, Kind, Snapshot, Watch
+from podgate.sources.files import load_files
 from podgate.sources.machine import load_machine
 from podgate.sources.origin import load, looked_at
 from podgate.targets.iptables.apply import IptablesTarget
@@ -39,7 +46,18 @@ from podgate.targets.nftables.apply import NftablesTarget
 SUMMARY: Final = "Say what is right and wrong with the metadata proxy of this node, a verdict per line."
 
 ASKS: Final = (
-    *("addr", "metrics_addr", "profile", "firewall", "backend", "upstream", "uplink", "node_uids", "node_name"),
+    *(
+        "addr",
+        "metrics_addr",
+        "profile",
+        "firewall",
+        "backend",
+        "upstream",
+        "uplink",
+        "node_uids",
+        "node_name",
+        "policy",
+    ),
     *("source", "kubeconfig", "context"),
 )
 """The settings that say where to look."""
@@ -94,6 +112,7 @@ def examine(settings: Settings, environ: Mapping[str, str], ask_from_pods: AskPo
         settings.cloud.addresses[0], _SECRET_PATHS[settings.cloud.name], _names(objects, node_name)
     )
     own += sum(each.outcome == "403" for each in asked)
+    asked = _with_permissions(settings, environ, objects, node_name, asked)
     yield from _pods(settings, objects, node_name, asked, why)
     host, upstream_port = settings.upstream_address
     yield _reachable(str(host), upstream_port)
@@ -121,6 +140,32 @@ def _objects(settings: Settings, environ: Mapping[str, str], node_name: str) -> 
             why = _why_absent(kinds[name], watch.kind)
             unread |= {name: why} if why else {}
     return Objects(Snapshot(kinds), unread)
+
+
+def _with_permissions(
+    settings: Settings, environ: Mapping[str, str], objects: Objects, node_name: str, asked: Sequence[diagnosis.Asked]
+) -> list[diagnosis.Asked]:
+    """Add the policies that let Pods have what they got, as explain gives them; who is refused needs none."""
+    if all(each.outcome in ("403", "refused") or not each.is_reached for each in asked):
+        return list(asked)
+    found = looked_at(settings.source, settings.kubeconfig, settings.context, environ)
+    try:
+        policies = load(found, (Watch(METADATA_POLICY),), environ)
+    except SourceError:
+        return list(asked)
+    snapshot = Snapshot({**objects.snapshot.kinds, **policies.kinds}, policies.faults)
+    files = load_files(file_watches(settings.policy_path))
+    filter_ = intent_of(settings, Inputs(snapshot, files, Machine(node_name=node_name)))[0].filter
+    names = {policy.name for policy in filter_.policies}
+    decider, headers = Decider(filter_), tuple(HEAD.split("\r\n")[:-1])
+    permitted = []
+    for each in asked:
+        question = Question(_SECRET_PATHS[settings.cloud.name], headers=headers, source=each.source)
+        answer = explain(decider, question)
+        name = answer.rule.rpartition(" rules[")[0]
+        is_permitted = answer.verdict == "forward" and not answer.audited and name in names
+        permitted.append(replace(each, allowed_by=name) if is_permitted and each.source else each)
+    return permitted
 
 
 def _why_absent(found: object, kind: Kind[object]) -> str:

@@ -94,10 +94,10 @@ def _ask_from_here(server: str, path: str, names: Mapping[str, str], otherwise: 
             connection.connect((server, _PORT))
             answer = asked(connection, path)
         except ConnectionRefusedError:
-            return Asked(who, "refused", device)
+            return Asked(who, "refused", device, source=source)
         except OSError as error:
-            return Asked(who, error.strerror or "no answer", device, is_reached=False)
-    return Asked(who, status_of(answer) or "no HTTP", device)
+            return Asked(who, error.strerror or "no answer", device, is_reached=False, source=source)
+    return Asked(who, status_of(answer) or "no HTTP", device, source=source)
 
 
 def _source(server: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 _SECONDS: Final = 3.0
 """For a connection, and for all of an answer: whoever sends a byte now and then is not waited for."""
 _LONGEST: Final = 1 << 20
-_HEAD: Final = "Host: 169.254.169.254\r\nMetadata-Flavor: Google\r\nMetadata: true\r\nConnection: close\r\n"
+HEAD: Final = "Host: 169.254.169.254\r\nMetadata-Flavor: Google\r\nMetadata: true\r\nConnection: close\r\n"
 
 
 def ask(to: tuple[str, int], path: str, *, whole: bool = False) -> bytes:
@@ -27,7 +27,7 @@ def asked(connection: socket.socket, path: str, *, whole: bool = False) -> bytes
     """Give the answer on a connection, as ``ask``. Raises OSError."""
     until = time.monotonic() + _SECONDS
     connection.settimeout(_SECONDS)
-    connection.sendall(f"GET {path} HTTP/1.1\r\n{_HEAD}\r\n".encode())
+    connection.sendall(f"GET {path} HTTP/1.1\r\n{HEAD}\r\n".encode())
     answer = b""
     while len(answer) < _LONGEST and (whole or b"\r\n\r\n" not in answer):
         connection.settimeout(max(0.001, until - time.monotonic()))
