@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.cluster.test_doctor import doctor
 from tests.support.cluster import ADVERTISED, ControlPlane
 from tests.support.lab import CLI, TestLab, lab
 from tests.support.poll import poll
@@ -81,7 +82,14 @@ def test_it_starts_on_nodes_without_rules_and_serves(plane: ControlPlane, runnin
     logs = [running.logs(f"kube-system/{name}") for name in pods(plane, "kube-system", "k8s-app=kube-proxy")]
     assert len(logs) == 2
     assert all("applied" in text and "orbidden" not in text for text in logs), logs
+    # Each agent is ready and has reported; the reports come a moment after the rules.
+    poll(lambda: "bad" not in (found := verdicts(plane)).values() and found["services: nodes"] == "ok", 60)
     cleaned(running)
+
+
+def verdicts(plane: ControlPlane) -> dict[str, str]:
+    """Give what doctor says of the agents, by what it is about."""
+    return {name: verdict for name, (verdict, _) in doctor(plane.kubeconfig, "--feature", "services")[1].items()}
 
 
 class Client:
