@@ -2,14 +2,17 @@
 
 import importlib
 import io
+import json
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import redirect_stderr, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from podgate.lab.cli import main
 from tests.support.lab import CLI, NODE, TestLab, lab
@@ -69,6 +72,47 @@ def test_up_returns_when_all_is_ready_and_down_removes_everything(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.yaml"]
     assert run("status").returncode == 1
     assert "start it with `podgate lab up DIR`" in run("down").stderr
+
+
+def test_an_empty_file_changes_nothing(running: TestLab, tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    done = running.run("apply", "-f", str(tmp_path / "empty.yaml"), check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"nothing was applied: no objects in {tmp_path}/empty.yaml" in done.stderr
+
+
+def test_apply_says_which_fields_of_a_pod_are_not_honoured(running: TestLab, tmp_path: Path) -> None:
+    odd = POD.replace("name: web", "name: odd").replace("  nodeName", "  hostUser: false\n  nodeName")
+    template = odd.split("---")[0].partition("metadata:")[2].partition("spec:")[2]
+    daemons = {
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "odds"},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": yaml.safe_load(f"x:{template}")["x"]},
+        },
+    }  # fmt: skip
+    (tmp_path / "odd.yaml").write_text(f"{odd}---\n{yaml.safe_dump(daemons)}")
+    done = running.run("apply", "-f", str(tmp_path))
+    assert done.stderr.splitlines() == [
+        "warning: Pod/default/odd: spec.hostUser is not honoured by the lab",
+        "warning: DaemonSet/default/odds: template: spec.hostUser is not honoured by the lab",
+    ]
+    running.run("delete", "pod/odd", "daemonset/odds")
+
+
+def test_labs_are_listed_and_the_default_name_says_which_others_run(running: TestLab) -> None:
+    def ask(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*CLI, *words], env=running.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    (found,) = json.loads(ask("list", "--output", "json").stdout)
+    assert (found["name"], found["nodes"]) == (running.name, ["node-1"])
+    assert datetime.fromisoformat(found["since"]) <= datetime.now(UTC)
+    assert ask("list").stdout.splitlines()[1].split()[:2] == [running.name, "node-1"]
+    status = ask("status")
+    assert (status.returncode, status.stdout) == (1, "")
+    assert f"other labs run: {running.name} (--name)" in status.stderr
 
 
 @pytest.mark.parametrize("words", ["down", "status", "get pods", "apply -f x.yaml", "exec a -- true"])

@@ -35,6 +35,9 @@ image runs its command from this machine, or without a command an echo server.
 State lies in $PODGATE_LAB_DIR (default {DEFAULT_BASE}), one folder per lab."""
 
 
+_FUNCTIONS: Final = {"exec": "execute", "list": "labs"}
+"""The verbs whose names are Python's own."""
+
 _EXEC: Final = """\
 podgate lab exec: write "--" between the target and the command, as: podgate lab exec web -- ls -l
 podgate lab exec: --help says more"""
@@ -62,6 +65,11 @@ def _fill(parser: argparse.ArgumentParser) -> None:
     down = verb("down", "verbs", "end a lab and remove what it kept")
     down.add_argument("--grace", type=float, default=2.0, metavar="S", help="seconds for Pods to end (default: 2)")
     _add_output(verb("status", "verbs", "show nodes, hosts and Pods, and what is not ready"))
+    listed = chosen.add_parser(
+        "list", help="show which labs run", description="Show which labs run.", allow_abbrev=False
+    )
+    listed.set_defaults(module="verbs", verb="list", name=DEFAULT_NAME)
+    _add_output(listed)
     apply = verb("apply", "objectverbs", "create or change objects from manifests")
     apply.add_argument("-f", "--filename", action="append", required=True, dest="paths", metavar="PATH")
     apply.add_argument("--wait", action="store_true", help="return when everything is ready")
@@ -135,7 +143,7 @@ def _main(words: Sequence[str]) -> int:
     # Most verbs need neither YAML nor the store; they are what people and tests call most often.
     module = importlib.import_module(f"podgate.lab.{arguments.module}")
     try:
-        result: int = getattr(module, "execute" if arguments.verb == "exec" else arguments.verb)(arguments)
+        result: int = getattr(module, _FUNCTIONS.get(arguments.verb, arguments.verb))(arguments)
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:

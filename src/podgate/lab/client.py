@@ -120,6 +120,15 @@ def require(places: Places) -> None:
     _connected(places).close()
 
 
+def answers(places: Places) -> bool:
+    """Say whether a lab of that name answers us."""
+    try:
+        require(places)
+    except LabError:
+        return False
+    return True
+
+
 def _connected(places: Places) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:

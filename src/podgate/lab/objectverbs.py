@@ -12,11 +12,12 @@ import select
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from podgate.lab import client
 from podgate.lab.client import LabError
-from podgate.lab.kinds import Kinds, Object, Resource
+from podgate.lab.fields import unhonoured
+from podgate.lab.kinds import Kinds, Object, Resource, ref_of
 from podgate.lab.kubejoin import Join
 from podgate.lab.manifests import read_manifests
 from podgate.lab.messages import Delete, Progress, Report
@@ -26,6 +27,8 @@ from podgate.lab.verbs import say, table
 from podgate.model.frozen import ObjectRef
 
 Version = tuple[str, str, str, int]
+ENFORCEABLE: Final = ("cpu", "memory")
+"""The limits that a lab enforces when it was started so."""
 
 
 def _manifests(paths: Iterable[str], kinds: Kinds, *, joined: bool) -> tuple[Object, ...]:
@@ -112,10 +115,25 @@ def apply(arguments: argparse.Namespace) -> int:
     """Apply manifests."""
     kinds = _kinds(arguments.places)
     objects = _manifests(arguments.paths, kinds, joined=client.joined_by(arguments.places) is not None)
+    if not objects:
+        raise LabError(f"nothing was applied: no objects in {', '.join(arguments.paths)}")
+    if not arguments.wait:  # Waiting tells what a Pod that runs asks for in vain.
+        for obj in objects:
+            for text in _in_vain(obj):
+                say(f"warning: {ref_of(obj)}: {text}")
     lines, versions = _applied(arguments.places, objects, kinds)
     for line in lines:
         print(line)
     return _await_ready(arguments, versions) if arguments.wait else 0
+
+
+def _in_vain(obj: Object) -> tuple[str, ...]:
+    """Say which fields of a Pod, or of the Pods of a workload, are not honoured; of limits the lab itself tells."""
+    if obj["kind"] == "Pod":
+        return unhonoured(obj, ENFORCEABLE)
+    if obj["kind"] in ("DaemonSet", "Deployment", "ReplicaSet"):
+        return tuple(f"template: {text}" for text in unhonoured(obj["spec"]["template"], ENFORCEABLE))
+    return ()
 
 
 def _join(arguments: argparse.Namespace) -> Join | None:

@@ -69,6 +69,13 @@ def places(name: str, base: str | None = None) -> Places:
     return Places(os.path.abspath(base or os.environ.get("PODGATE_LAB_DIR") or DEFAULT_BASE), name)
 
 
+def folders(base: str | None = None) -> tuple[Places, ...]:
+    """Give the labs that have a folder, by name: those that run, and those that were killed. Raises PermissionError."""
+    root = os.path.abspath(base or os.environ.get("PODGATE_LAB_DIR") or DEFAULT_BASE)
+    names = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    return tuple(Places(root, name) for name in names if _NAME.fullmatch(name) and os.path.isdir(Path(root, name)))
+
+
 def lock(where: Places, *, wait: bool = False) -> int | None:
     """Take the lock; None when a lab of that name lives, unless ``wait``: then return when it has ended.
 

@@ -40,7 +40,23 @@ from podgate.model.fieldpath import field_path
 IP_ANNOTATION: Final = "lab.podgate.dev/ip"
 """On a Pod: the addresses that it shall have, with commas between: ``10.16.1.6`` or ``10.16.1.6,fd00::6``."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?", re.ASCII)
+_LOOSE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:_-]{0,251}[A-Za-z0-9])?", re.ASCII)
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_SUBDOMAIN: Final = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII
+)
+_NAMES: Final = {
+    _LOOSE: "use letters, digits, '-' and '.', at most 253",
+    _LABEL: "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
+    "end with an alphanumeric character, at most 63",
+    _SUBDOMAIN: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
+    "must start and end with an alphanumeric character, at most 253",
+}
+"""What a name may be, and the words of an API server (apimachinery, util/validation) for what it may not."""
+
+_NAMED_LOOSELY: Final = frozenset({"rbac.authorization.k8s.io", "certificates.k8s.io"})
+"""Groups whose names are parts of paths, as ``system:node``."""
+
 _PERCENT: Final = re.compile(r"[0-9]{1,9}%", re.ASCII)
 _EFFECTS: Final = frozenset({"NoSchedule", "NoExecute", "PreferNoSchedule"})
 
@@ -67,13 +83,21 @@ def _metadata(obj: Object) -> Iterator[ShapeFault]:
     if not name:
         hint = "the lab makes no names up: write name instead of generateName" if "generateName" in metadata else ""
         yield _Fault("metadata.name", f"the object has no name; {hint or 'add one'}")
-    elif not _NAME.fullmatch(name):
-        yield _Fault("metadata.name", f"{name!r} is not a name: use letters, digits, '-' and '.', at most 253")
+    elif not (form := _form(obj)).fullmatch(name):
+        yield _Fault("metadata.name", f'Invalid value: "{name}": {_NAMES[form]}')
     elif name.endswith(".status"):
         yield _Fault("metadata.name", f"{name!r} ends in '.status', which the lab's files use; choose another name")
     namespace = metadata.get("namespace", "")
-    if namespace and not _NAME.fullmatch(namespace):
-        yield _Fault("metadata.namespace", f"{namespace!r} is not a namespace's name")
+    if namespace and not _LABEL.fullmatch(namespace):
+        yield _Fault("metadata.namespace", f'Invalid value: "{namespace}": {_NAMES[_LABEL]}')
+
+
+def _form(obj: Object) -> re.Pattern[str]:
+    """Give what an object's name may be, by its kind."""
+    group = group_of(obj)
+    if group in _NAMED_LOOSELY:
+        return _LOOSE
+    return _LABEL if (group, obj["kind"]) in {("", "Namespace"), ("", "Service")} else _SUBDOMAIN
 
 
 def _pod(obj: Object) -> Iterator[ShapeFault]:

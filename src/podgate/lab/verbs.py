@@ -9,14 +9,16 @@ import json
 import os
 import socket
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from inotify_simple import INotify, flags
 
 from podgate.lab import client
 from podgate.lab.client import LabError
 from podgate.lab.messages import Execute, Report
-from podgate.lab.places import Places
+from podgate.lab.places import DEFAULT_NAME, Places, folders
 
 
 def say(text: str) -> None:
@@ -31,9 +33,51 @@ def down(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def labs(arguments: argparse.Namespace) -> int:
+    """Show which labs run."""
+    found: list[dict[str, Any]] = []
+    for where in _folders():
+        try:
+            nodes = [node["name"] for node in client.ask(where, Report()).value["nodes"]]
+            since = datetime.fromtimestamp(where.socket.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        except (LabError, FileNotFoundError) as error:
+            say(str(error))
+        else:
+            found.append({"name": where.name, "nodes": nodes, "since": since})
+    if arguments.output == "json":
+        print(json.dumps(found, indent=2))
+    elif found:
+        table(
+            ("NAME", "NODES", "RUNNING SINCE"),
+            [(each["name"], " ".join(each["nodes"]), each["since"]) for each in found],
+        )
+    else:
+        say("no lab runs")
+    return 0
+
+
+def _folders() -> tuple[Places, ...]:
+    try:
+        return folders()
+    except PermissionError as error:
+        raise LabError(f"{error.filename} belongs to root: run this with sudo") from error
+
+
+def _others(where: Places) -> str:
+    """Say which other labs run, for whoever named none; empty when none does."""
+    if where.name != DEFAULT_NAME:
+        return ""
+    names = [each.name for each in _folders() if each.name != where.name and client.answers(each)]
+    return f"other labs run: {', '.join(names)} (--name)" if names else ""
+
+
 def status(arguments: argparse.Namespace) -> int:
     """Show what runs."""
-    report = client.ask(arguments.places, Report()).value
+    others = _others(arguments.places)
+    try:
+        report = client.ask(arguments.places, Report()).value
+    except LabError as error:
+        raise LabError(f"{error}{'; ' if others else ''}{others}", error.code) from error
     if arguments.output == "json":
         print(json.dumps(report, indent=2))
         return 0
@@ -57,6 +101,8 @@ def status(arguments: argparse.Namespace) -> int:
     for title in ("waiting", "warnings"):
         for line in report[title]:
             print(f"{title.removesuffix('s')}: {line}")
+    if others:
+        print(others)
     return 0
 
 
