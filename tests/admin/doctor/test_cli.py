@@ -129,6 +129,18 @@ def without_an_account(server: FakeApiServer) -> None:
         server.put("pods", one)
 
 
+def bad_config(server: FakeApiServer) -> None:
+    healthy(server)
+    mapped = {"metadata": {"name": "ip-masq-agent", "namespace": "kube-system"}}
+    server.put("configmaps", {**mapped, "data": {"config": "nonMasqueradeCIDRs: [10.0.0.0/33]\n"}})
+
+
+def bad_config_without_an_account(server: FakeApiServer) -> None:
+    without_an_account(server)
+    bad_config(server)
+    without_an_account(server)
+
+
 ACCOUNT = "ServiceAccount kube-system/ip-masq-agent"
 TABLE: list[tuple[Callable[[FakeApiServer], None], int, list[str]]] = [
     (healthy, 0, [
@@ -166,6 +178,11 @@ TABLE: list[tuple[Callable[[FakeApiServer], None], int, list[str]]] = [
         "bad masquerade: nodes: n1 has more than one agent: Pod/kube-system/old, ip-masq-agent → delete all but one",
     ]),
     (without_an_account, 0, ["off masquerade here: its agents ask no API"]),
+    (bad_config, 1, ["bad masquerade here: ConfigMap/kube-system/ip-masq-agent:data.config.nonMasqueradeCIDRs[0]: "]),
+    (bad_config_without_an_account, 1, [
+        "off masquerade here: its agents ask no API",
+        "bad masquerade here: ConfigMap/kube-system/ip-masq-agent:data.config.nonMasqueradeCIDRs[0]: ",
+    ]),
 ]  # fmt: skip
 
 
@@ -236,6 +253,24 @@ async def test_an_agent_of_services_that_never_reported_may_not_reach_the_api(tm
         assert [verdict for verdict, _ in await reports()] == ["unknown"]
         server.objects.uninstall("nodereports")
         assert await reports() == []
+
+
+@pytest.mark.parametrize(
+    ("manifest", "verdict"),
+    [("metadata", ["bad"]), ("metadata/per-pod", []), (None, [])],
+    ids=["plain", "per Pod", "not installed"],
+)
+def test_policies_that_no_agent_reads_are_named(tmp_path: Path, manifest: str | None, verdict: list[str]) -> None:
+    policy = {"apiVersion": "podgate.dev/v1alpha1", "kind": "MetadataPolicy", "metadata": {"name": "installer"}}
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump({**policy, "spec": {}}))
+    if manifest:
+        (tmp_path / "daemonset.yaml").write_text((DEPLOY / manifest / "daemonset.yaml").read_text())
+    found = doctor("--feature", "metadata", "--source", str(tmp_path))
+    told = [each for each in found.data if each["name"] == "metadata: policies"]
+    assert [each["verdict"] for each in told] == verdict
+    for each in told:
+        assert "no agent reads MetadataPolicy/installer" in each["seen"]
+        assert each["todo"] == "apply deploy/metadata/per-pod"
 
 
 def test_an_api_that_does_not_answer(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from podgate import __version__
-from podgate.admin.doctor.agents import Agent, Placed, of_feature
+from podgate.admin.doctor.agents import Agent, DaemonSet, Placed, of_feature
 from podgate.admin.doctor.examining import (
     DAEMON_SET,
     Cluster,
@@ -27,6 +29,7 @@ from podgate.admin.doctor.examining import (
     report_findings,
     review_findings,
     settings_of,
+    unread_findings,
 )
 from podgate.admin.doctor.findings import answered
 from podgate.admin.doctor.rights import Account
@@ -35,6 +38,7 @@ from podgate.joints import Answered, SourceError
 from podgate.kubeapi.connection import Connection, Limits, UnreachableError
 from podgate.model.files import Missing, Present, Unreadable
 from podgate.model.findings import Finding
+from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.usage import Parser
@@ -47,6 +51,9 @@ WATCHERS: Final = {"metadata": ("podgate.features.metadata.watcher.feature", "de
 
 REPORTERS: Final = ("services",)
 """Features whose agents have all that they do from the API: one that has never reported there has never reached it."""
+
+MOUNTED: Final = {"masquerade": "/etc/config/ip-masq-agent"}
+"""Where manifests mount the ConfigMap that a feature reads, by its option ``--config``."""
 
 FOLDERS: Final = {"masquerade": "deploy/masquerade-policies"}
 """The manifests that give agents their rights, where that is not ``deploy/FEATURE``."""
@@ -107,7 +114,7 @@ async def _with_api(found: Api, roles: Sequence[Role], environ: Mapping[str, str
         except UnreachableError as error:
             return [*findings, Finding("API", "bad", str(error), "try again; the server may be restarting")]
     # The sources of objects have event loops of their own.
-    return [*findings, *await asyncio.to_thread(_deeds, found, chosen, cluster, pods, environ)]
+    return [*findings, *await asyncio.to_thread(_deeds, found, chosen, cluster, (pods, sets), environ)]
 
 
 def _with_files(found: Manifests, roles: Sequence[Role], environ: Mapping[str, str]) -> list[Finding]:
@@ -128,36 +135,51 @@ def _with_files(found: Manifests, roles: Sequence[Role], environ: Mapping[str, s
     for name in dict.fromkeys(role.name for role in roles):
         findings += feature_findings(name, cluster, pods, sets, __version__)
     chosen = [(role, settings_of(role, _agent(role, pods))) for role in roles]
-    return [*findings, *_deeds(found, chosen, cluster, pods, environ)]
+    return [*findings, *_deeds(found, chosen, cluster, (pods, sets), environ)]
 
 
 def _deeds(
     found: Origin,
     chosen: Sequence[tuple[Role, Any]],
     cluster: Cluster,
-    pods: Sequence[Placed],
+    agents: tuple[Sequence[Placed], Sequence[DaemonSet]],
     environ: Mapping[str, str],
 ) -> list[Finding]:
     """Say what each feature would do with what there is."""
     findings: list[Finding] = []
+    pods, sets = agents
+    known = [*(each.agent for each in pods), *(agent for each in sets for agent in each.agents)]
     nodes = [] if isinstance(cluster.nodes, str) else [node["metadata"]["name"] for node in cluster.nodes]
     for role, settings in chosen:
         own = _own(role, pods)
         if not role.asks:
             continue
+        settings = _as_mounted(role, settings)  # noqa: PLW2901 - the settings, as this place sees them
+        watches = role.feature.watches(settings, None)
         if own and isinstance(found, Api) and not any(each.asks and each.agent.ours for each in own):
             seen = "its agents ask no API: what is on each node alone decides"
             todo = f"podgate {role.name} check on a node says more; {role.folder} has the roles for the API"
             findings.append(Finding(f"{role.name} here", "off", seen, todo))
-            continue
+            # A ConfigMap reaches them all the same: the kubelet mounts it.
+            watches = tuple(watch for watch in watches if watch.kind == CONFIG_MAP)
+            if not watches:
+                continue
         try:
-            snapshot = load(found, role.feature.watches(settings, None), environ)
+            snapshot = load(found, watches, environ)
         except SourceError as error:
             findings.append(Finding(f"{role.name} here", "unknown", str(error)))
             continue
         findings += (Finding(f"{role.name} here", "bad", f"{fault.ref}: {fault.message}") for fault in snapshot.faults)
         findings += deed_findings(role, settings, snapshot, str(found), nodes[0] if nodes else "")
+        runs = [each for other, each in chosen if (other.name, other.verb) == (role.name, "run")]
+        findings += unread_findings(role, runs, known, snapshot)
     return findings
+
+
+def _as_mounted(role: Role, settings: Any) -> Any:
+    """Give the settings by which an agent's mounted ConfigMap is read where it comes from."""
+    config = getattr(settings, "config", None)
+    return replace(settings, config=None) if config is not None and config == MOUNTED.get(role.name) else settings
 
 
 def _own(role: Role, pods: Sequence[Placed]) -> list[Placed]:

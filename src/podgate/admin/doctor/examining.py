@@ -230,6 +230,28 @@ def deed_findings(role: Role, settings: Any, snapshot: Snapshot, where: str, nod
     yield Finding(name, "ok", f"it would read {' and '.join(reading) or 'nothing'}; {told}")
 
 
+def unread_findings(role: Role, runs: Sequence[Any], agents: Iterable[Agent], snapshot: Snapshot) -> Iterator[Finding]:
+    """Say which policies nobody reads: the feature is installed without the process that follows them.
+
+    Args:
+        role: of the process that would.
+        runs: settings of the feature's ``run``; those that follow objects start that process themselves.
+        agents: all of the cluster.
+        snapshot: what that process would read.
+    """
+    here = [agent for agent in agents if agent.feature == role.name]
+    follows = any(getattr(settings, "follows_objects", False) for settings in runs)
+    if role.verb == "run" or not here or follows or any(agent.verb == role.verb for agent in here):
+        return
+    kinds = {watch.kind.kind for watch in role.watches(role.feature.settings()) if watch.kind.group == _OWN_GROUP}
+    found = sorted(str(ref) for kind, entry in snapshot.kinds.items() if kind in kinds and isinstance(entry, Listed)
+                   for ref in entry.objects)  # fmt: skip
+    if found:
+        shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+        seen = f"no agent reads {shown}: the agents here follow no objects"
+        yield Finding(f"{role.name}: policies", "bad", seen, f"apply {role.folder}")
+
+
 def needed_kinds(roles: Iterable[tuple[Role, Any]]) -> set[Kind[Any]]:
     """Give the kinds that agents watch and tell of."""
     found = {watch.kind for role, settings in roles for watch in role.watches(settings)}
