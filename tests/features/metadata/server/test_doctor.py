@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from podgate.features.metadata.diagnosis import Asked, scheduled
 from podgate.features.metadata.node_rules import READY_LABEL
@@ -207,3 +208,20 @@ def test_what_a_policy_allows_a_pod_is_well_and_nothing_else(
         found = there.call(lambda: list(examine(settings, {}, lambda *_: ([GOT_IT], ""))))
     (told,) = [finding for finding in found if finding.name == "from a Pod"]
     assert (told.verdict, seen in told.seen) == (verdict, True), told
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("spec", "verdict"),
+    [({}, "ok"), ({"subjects": {"podSelector": {"matchLabels": {"app": "web"}}}}, "bad")],
+    ids=["everybody", "one Pod"],
+)
+def test_a_secret_for_whoever_asks_is_well_where_a_policy_allows_it_to_everybody(
+    tmp_path: Path, spec: dict[str, Any], verdict: str
+) -> None:
+    (tmp_path / "policy.json").write_text(json.dumps(allowing(**spec)))
+    settings = replace(SETTINGS, source=str(tmp_path), node_name="n")
+    with netns() as node, serving(node, "127.0.0.1", 988, "HTTP/1.1 200 OK\r\n\r\n"):
+        found = node.call(lambda: look(settings))
+    (told,) = [finding for finding in found if finding.name == "a secret"]
+    assert (told.verdict, "by MetadataPolicy/p" in told.seen) == (verdict, verdict == "ok")

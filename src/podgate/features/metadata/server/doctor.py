@@ -7,6 +7,7 @@ Invariant: it only looks; what it cannot look at is ``unknown``, never ``ok``.
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import socket
@@ -76,6 +77,9 @@ _OTHERS: Final = frozenset({"metadata-proxy", "kube2iam", "kiam", "nmi", "eks-po
 AskPods = Callable[[str, str, Mapping[str, str]], tuple[Sequence[diagnosis.Asked], str]]
 """As ``ask_pods``."""
 
+_Permit = Callable[[Sequence[diagnosis.Asked]], list[diagnosis.Asked]]
+"""Adds the policies that let somebody have what they got."""
+
 _SECONDS: Final = 3.0
 _IPTABLES_DSTNAT: Final = -100
 
@@ -104,15 +108,16 @@ def examine(settings: Settings, environ: Mapping[str, str], ask_from_pods: AskPo
     yield diagnosis.node_label(node, node_name, needed=needs_label, unread=unread)
     daemonsets = objects.snapshot.objects(DAEMON_SET)
     yield diagnosis.scheduled(daemonsets, objects.unread.get(DAEMON_SET.kind, ""))
-    for each in _listening(settings):
-        own += each.name == "a secret" and each.verdict == "ok"
+    permit = functools.partial(_with_permissions, settings, environ, objects, node_name)
+    for each in _listening(settings, permit):
+        own += each.name == "a secret" and each.seen.endswith("403")
         yield each
     yield from _rules(settings, node_name, node)
     asked, why = ask_from_pods(
         settings.cloud.addresses[0], _SECRET_PATHS[settings.cloud.name], _names(objects, node_name)
     )
     own += sum(each.outcome == "403" for each in asked)
-    asked = _with_permissions(settings, environ, objects, node_name, asked)
+    asked = permit(asked)
     yield from _pods(settings, objects, node_name, asked, why)
     host, upstream_port = settings.upstream_address
     yield _reachable(str(host), upstream_port)
@@ -164,7 +169,7 @@ def _with_permissions(
         answer = explain(decider, question)
         name = answer.rule.rpartition(" rules[")[0]
         is_permitted = answer.verdict == "forward" and not answer.audited and name in names
-        permitted.append(replace(each, allowed_by=name) if is_permitted and each.source else each)
+        permitted.append(replace(each, allowed_by=name) if is_permitted else each)
     return permitted
 
 
@@ -174,7 +179,7 @@ def _why_absent(found: object, kind: Kind[object]) -> str:
     return diagnosis.NO_SOURCE if found.why == "no source" else f"{kind.plural} cannot be listed: {found.why}"
 
 
-def _listening(settings: Settings) -> Iterator[Finding]:
+def _listening(settings: Settings, permit: _Permit) -> Iterator[Finding]:
     address, port = settings.listen
     local = LOCAL_ADDRESS if address.is_unspecified else str(address)
     here = _address(local)
@@ -184,7 +189,7 @@ def _listening(settings: Settings) -> Iterator[Finding]:
     for number, what in ports:
         yield _holder(number, what)
     if here.verdict == "ok":
-        yield _secret(local, port, settings.cloud.name)
+        yield _secret(local, port, settings.cloud.name, permit)
     else:
         yield Finding("a secret", "unknown", f"not asked for: {local} may be anybody's")
 
@@ -207,7 +212,7 @@ def _holder(port: int, what: str) -> Finding:
     return Finding(f"port {port}", "ok", f"{', '.join(holders)} ({what})")
 
 
-def _secret(address: str, port: int, cloud: str) -> Finding:
+def _secret(address: str, port: int, cloud: str, permit: _Permit) -> Finding:
     path = _SECRET_PATHS[cloud]
     status = status_of(ask((address, port), path))
     if status == "403":
@@ -216,6 +221,9 @@ def _secret(address: str, port: int, cloud: str) -> Finding:
         return Finding(
             "a secret", "bad", f"nobody answers on {address}:{port}", "start the proxy: Pods get no metadata"
         )
+    (asked,) = permit((diagnosis.Asked("whoever is not known", status),))
+    if asked.allowed_by:
+        return Finding("a secret", "ok", f"{path} is answered with {status} to {asked.who}, by {asked.allowed_by}")
     todo = "see who listens, and podgate metadata explain for this path"
     return Finding("a secret", "bad", f"{path} was answered with {status}", todo)
 
