@@ -113,3 +113,18 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     complaints = process.stderr.read()
     process.stderr.close()
     assert (process.wait(30), complaints) == (0, b"")
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("kubeconfig", "code", "said"),
+    [("/a:/b", 2, "$KUBECONFIG names several files"), ("/nonexistent", None, "objects come from $KUBECONFIG: /nonex")],
+)
+def test_the_node_s_doctor_says_what_it_makes_of_the_environment_s_kubeconfig(
+    kubeconfig: str, code: int | None, said: str
+) -> None:
+    with netns() as node:
+        done = podgate("metadata", "doctor", namespace=node, environ={"KUBECONFIG": kubeconfig})
+    assert done.err.startswith(f"podgate metadata doctor: {said}")
+    assert len(done.err.splitlines()) == 1
+    assert code is None or (done.code, done.out) == (code, "")

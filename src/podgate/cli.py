@@ -180,12 +180,16 @@ def _doctor(words: Sequence[str]) -> int:
     """Look at the metadata proxy of this node: a verb that one feature alone has; exit 1 when something is wrong."""
     from podgate.features.metadata.server import doctor  # noqa: PLC0415 - as verbs above
     from podgate.features.metadata.settings import Settings  # noqa: PLC0415 - as verbs above
+    from podgate.sources.origin import looked_at, unasked  # noqa: PLC0415 - as verbs above
 
     specs = [spec for spec in options_of(Settings) if spec.name in doctor.ASKS]
     parser = Parser(prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False)
     parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
     settings, arguments = _settings(parser, Settings, specs, words)
     try:
+        found = looked_at(settings.source, settings.kubeconfig, settings.context, os.environ)
+        if said := unasked(found, settings.source, settings.kubeconfig):
+            tell(f"{parser.prog}: {said}")
         text, code = doctor.answer(doctor.examine(settings, os.environ), as_json=arguments.output == "json")
     except SourceError as error:
         return _fail(f"{parser.prog}: {error}", words)
