@@ -115,7 +115,7 @@ def node_line(part: FamilyIntent) -> str:
     opened = "all" if node.node_port_ips is None else ", ".join(map(address_text, node.node_port_ips)) or "none"
     local = node.local.interface or ", ".join(node.local.ranges) or "unknown"
     words = [f"{part.family}: pods {local}; node ports on {opened}", f"mark {node.mark:#x}"]
-    words += ["localhost"] * node.localhost + ["masquerade all"] * node.masquerade_all
+    words += ["localhost" + " by us" * node.proxied] * node.localhost + ["masquerade all"] * node.masquerade_all
     if node.service_ranges:
         words.append(f"services in {', '.join(node.service_ranges)}")
     return "; ".join(words)

@@ -123,7 +123,7 @@ class Compiler(Generic[StatesT]):
             degraded=unknown or no_pod_range(self._settings, node),
             holds=bool(unknown),
             isolates=True,
-            problem_of=Taken(name, intent.health_checks),
+            problem_of=Taken(name, intent.health_checks, tuple(part for part in (intent.ip, intent.ip6) if part)),
         )
 
     def _family(

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from podgate.features.services.addresses import Span, span, within
 from podgate.features.services.intent import FamilyIntent, LocalTraffic, ServicePort
+from podgate.features.services.loopback_ports import is_answered
 from podgate.features.services.node import is_loopback
 from podgate.model.frozen import Frozen
 
@@ -94,7 +95,8 @@ def decide(
         for ports in part.ports.values():
             for port in ports:
                 if number and port.protocol == protocol and port.node_port == number:
-                    return _from_outside(part, sender, port, None)
+                    by_us = part.node.proxied and is_loopback(address)
+                    return _through_us(port) if by_us else _from_outside(part, sender, port, None)
     if known and part.node.closed:
         return Decision("reject", "the Service with this cluster IP has no such port")
     if within(address, tuple(_spans(part.node.service_ranges))):
@@ -140,6 +142,20 @@ def _from_outside(part: FamilyIntent, sender: Sender, port: ServicePort, address
     return _sent(sender, port, why, local=True, masquerade=False)
 
 
+def _through_us(port: ServicePort) -> Decision:
+    """Decide about a packet to a node port on a loopback address that this process answers."""
+    if is_answered(port):
+        why = "the agent itself answers node ports on loopback addresses, and passes connections on"
+        return Decision("forward", why, port, "Cluster", port.cluster, masquerade=True)
+    if not port.cluster:
+        return Decision("reject", _NOTHING, port)
+    if port.protocol != "tcp":
+        return Decision("reject", "on loopback addresses the agent answers TCP alone", port)
+    why = "externalTrafficPolicy: Local, and no endpoint is on this node: nobody listens on its loopback addresses"
+    return Decision("reject", why, port, "Local")
+
+
+_NOTHING: Final = "the Service has no endpoint that is ready, or terminates and still serves"
 _SHORT: Final = "externalTrafficPolicy: Local is for traffic from outside: from this cluster all endpoints are used"
 
 
@@ -154,6 +170,6 @@ def _sent(sender: Sender, port: ServicePort, why: str, *, local: bool, masquerad
     if not endpoints:
         if port.anywhere:
             return Decision("drop", f"{why}; there is none here, and there are some elsewhere", port, policy)
-        return Decision("reject", "the Service has no endpoint that is ready, or terminates and still serves", port)
+        return Decision("reject", _NOTHING, port)
     hairpin = tuple(each for each in endpoints if each[:-2] in sender.addresses and each[:-2] in port.own)
     return Decision("forward", why, port, policy, endpoints, masquerade, hairpin)

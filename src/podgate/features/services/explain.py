@@ -110,7 +110,7 @@ def explain(intent: Intent, inputs: Inputs, here: Here, destination: Destination
         raise QuestionError(
             f"{destination} asks for the sender's address (loadBalancerSourceRanges): give it with --from"
         )
-    if decision.verdict == "reject" and decision.port is not None:
+    if decision.verdict == "reject" and decision.port is not None and not decision.port.cluster:
         decision = replace(decision, reason=lack_of(decision.port, _slices(inputs, decision.port)).message)
     return Answer(str(destination), decision)
 

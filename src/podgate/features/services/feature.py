@@ -22,7 +22,7 @@ from podgate.features.services.proxy_config import read_config
 from podgate.features.services.proxy_settings import options_in
 from podgate.features.services.server.predecessor import IGNORED, NOTHING_LEFT, PredecessorTarget, at_work, obstacle
 from podgate.features.services.server.rules import choose_backend, rule_steps
-from podgate.features.services.server.serving import Serving, cell_of, listeners_of
+from podgate.features.services.server.serving import Serving, cell_of
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
@@ -40,7 +40,6 @@ from podgate.targets.cell.apply import CellTarget
 from podgate.targets.cell.state import State as CellState
 from podgate.targets.iptables.render import render
 from podgate.targets.iptables.render import state_json as iptables_json
-from podgate.targets.listeners.apply import ListenersTarget
 from podgate.targets.listeners.state import State as ListenersState
 from podgate.targets.nftables.render import listing, state_json
 from podgate.targets.sysctl.apply import SysctlTarget
@@ -96,7 +95,7 @@ class Services(Feature[Settings, States]):
         return self._serving(settings).progress.compiler(compiler)
 
     def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
-        """Write the rules of each family, and serve the health check node ports."""
+        """Write the rules of each family; serve health check node ports, and node ports on loopback addresses."""
         choice, serving = self._choice(settings.backend), self._serving(settings)
         proxy_at_work = partial(at_work, parse_listen(settings.health_addr) if settings.health_addr else None)
         cell: Step[States, Any, Any] = Step(
@@ -109,8 +108,8 @@ class Services(Feature[Settings, States]):
         )
         ports: Step[States, Any, Any] = Step(
             name="listeners",
-            target=ListenersTarget(serving.protocols()),
-            want=lambda states: listeners_of(states.intent),
+            target=serving.target,
+            want=lambda states: serving.listeners(states.intent),
             empty=ListenersState(),
             after=("cell",),
             # A port that somebody else held may be free by then.

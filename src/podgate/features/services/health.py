@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from podgate.features.services.intent import HealthCheck
+from podgate.features.services.intent import FamilyIntent, HealthCheck
+from podgate.features.services.loopback_ports import SERVES, owner, taken
 from podgate.joints import Key
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.services import SERVICE
@@ -61,18 +62,23 @@ def service_page(check: HealthCheck | None, *, healthy: bool) -> Answer:
 
 
 class Taken(Frozen, frozen=True):
-    """Says whose health check node port cannot be had, as ``Compiled.problem_of`` (kube-proxy's reason of an Event).
+    """Says whose port cannot be had, as ``Compiled.problem_of`` (kube-proxy's reason of an Event for health checks).
 
     Attributes:
         node: this node's name: on others the port may be free.
-        checks: by port.
+        checks: health checks by port.
+        families: whose node ports may be answered on loopback addresses.
     """
 
     node: str
     checks: Mapping[int, HealthCheck]
+    families: tuple[FamilyIntent, ...] = ()
 
     def __call__(self, key: Key, why: str) -> Problem | None:
         """Give the problem; None where the key is of something else."""
+        if isinstance(key, Endpoint) and key.serves.startswith(tuple(SERVES.values())):
+            found = owner(self.families, key)
+            return None if found is None else taken(self.node, found, why)
         check = self.checks.get(key.port) if isinstance(key, Endpoint) else None
         if check is None:
             return None

@@ -101,6 +101,7 @@ class NodeWide(Frozen, frozen=True):
         node_port_ips: addresses that node ports are open on, packed, sorted; None for all local ones but loopback.
         service_ranges: ranges that cluster IPs come from, in text: an address of theirs that no Service has drops.
         localhost: node ports are open on loopback addresses too.
+        proxied: this process answers there, for TCP alone, since rules do not lead loopback addresses elsewhere.
         closed: a port of a cluster IP that no Service has is refused.
     """
 
@@ -110,6 +111,7 @@ class NodeWide(Frozen, frozen=True):
     node_port_ips: tuple[bytes, ...] | None = None
     service_ranges: tuple[str, ...] = ()
     localhost: bool = False
+    proxied: bool = False
     closed: bool = True
 
 

@@ -90,13 +90,15 @@ def node_wide(
     packets meet. Loopback addresses it opens in IPv4 alone, where the kernel can route them (route_localnet).
     """
     iptables = settings.backend == "iptables"
+    localhost = LOCALHOST in settings.nodeport_words and not (iptables and family == "ip6")
     return NodeWide(
         _local_traffic(family, settings, node),
         settings.masquerade_all,
         1 << settings.masquerade_bit,
         _node_port_ips(family, settings.nodeport_words, node, machine),
         () if iptables else _of_family(family, service_ranges),
-        localhost=LOCALHOST in settings.nodeport_words and not (iptables and family == "ip6"),
+        localhost=localhost,
+        proxied=localhost and not iptables,
         closed=not iptables,
     )
 

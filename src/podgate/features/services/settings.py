@@ -178,11 +178,6 @@ class Settings(Frozen, frozen=True):
                 yield f'--nodeport-addresses "{word}": write {PRIMARY}, {LOCALHOST}, {ALL}, or a range as 10.0.0.0/8'
         if not 0 <= self.masquerade_bit <= 31:
             yield f"--masquerade-bit {self.masquerade_bit}: must be 0 to 31"
-        if LOCALHOST in self.nodeport_words and self.backend == "nftables":
-            yield (
-                f"--nodeport-addresses {LOCALHOST}: nftables does not lead loopback addresses elsewhere (nor does "
-                "kube-proxy, up to 1.36): leave it out, or give --backend iptables"
-            )
         if self.service_proxy_name and self.backend == "iptables":
             name = self.service_proxy_name
             yield f"--service-proxy-name {name}: iptables chains are the default proxy's: give --backend nftables"

@@ -18,7 +18,6 @@ from podgate.model.problems import Problem
 from podgate.model.table import Table
 from podgate.observe.answers import Answer
 from podgate.observe.metrics import Measured, Reading
-from podgate.targets.listeners.apply import ListenersTarget
 from podgate.targets.listeners.state import Endpoint
 from podgate.targets.listeners.state import State as ListenersState
 
@@ -106,7 +105,7 @@ def test_a_client_is_answered_by_what_is_known_at_that_moment() -> None:
         return answer
 
     async def story() -> tuple[bytes, bytes]:
-        target = ListenersTarget(made.protocols())
+        target = made.target
         want = ListenersState(frozenset({Endpoint("127.0.0.1", 0, "health check 32000")}))
         assert await target.apply(target.diff(await target.read(), want)) == {}
         (port,) = target.ports().values()
@@ -126,7 +125,7 @@ def test_a_client_is_answered_by_what_is_known_at_that_moment() -> None:
 def test_a_port_that_somebody_else_holds_is_its_services_problem() -> None:
     async def story() -> list[Problem | None]:
         made, _ = serving()
-        target = ListenersTarget(made.protocols())
+        target = made.target
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
             checks = Table.of({port: HealthCheck("shop", "web", 2)})

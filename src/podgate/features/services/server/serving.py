@@ -1,4 +1,4 @@
-"""serving: what this process itself answers: kube-proxy's pages, and health check node ports.
+"""serving: what this process itself answers: kube-proxy's pages, health check node ports, node ports on loopback.
 
 Here: the pages by address, and what they look at. Not here: what they say (health.py), sockets (targets/listeners).
 Invariant: a page is made of what was committed last and what the host knows, without I/O.
@@ -13,7 +13,9 @@ from podgate.features.services.addresses import address_text
 from podgate.features.services.backends import States
 from podgate.features.services.health import JSON, is_healthy, proxy_page, service_page
 from podgate.features.services.intent import FAMILIES, HealthCheck, Intent
+from podgate.features.services.loopback_ports import LoopbackPorts
 from podgate.features.services.old_metrics import IptablesRules, WithoutLocal, failures
+from podgate.features.services.server.loopback import CountedListeners, Loopback
 from podgate.features.services.server.progress import Progress
 from podgate.features.services.settings import Settings
 from podgate.joints import Served
@@ -36,6 +38,8 @@ class Serving:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.cell = Cell()
+        self._loopback, self._loopback_ports = Loopback(self.cell), LoopbackPorts()
+        self.target = CountedListeners(_Protocols(self, self._loopback))
         self.progress = Progress()
         self._without_local, self._iptables = WithoutLocal(), IptablesRules()
         self.served: Served | None = None
@@ -61,9 +65,9 @@ class Serving:
             pages.setdefault(health, {}).update({"/healthz": self._healthz, "/livez": self._livez})
         return pages
 
-    def protocols(self) -> Mapping[str, Callable[[], asyncio.BaseProtocol]]:
-        """Give what health check node ports speak, by the name of their endpoints."""
-        return _Protocols(self)
+    def listeners(self, intent: Intent) -> ListenersState:
+        """Say where this process listens, beside its pages."""
+        return ListenersState(listeners_of(intent).endpoints | self._loopback_ports.endpoints(intent))
 
     def health_check(self, port: int) -> Answer:
         """Answer at a health check node port."""
@@ -95,6 +99,7 @@ class Serving:
             *failures(ours, self._settings.backend),
             *self._without_local(self.cell.value or Intent()),
             *self._iptables(states.iptables if states else {}),
+            *(self.target.readings() if self._settings.backend == "nftables" else ()),
         )
         return 200, CONTENT_TYPE, exposition((*ours, *of_rules, *self.progress.readings(), *self._counters.samples()))
 
@@ -107,12 +112,16 @@ class Serving:
 
 
 class _Protocols(Mapping[str, Callable[[], asyncio.BaseProtocol]]):
-    """Makes the protocol of a health check node port when its endpoint is opened."""
+    """Makes the protocol of a health check node port, or of a node port on loopback, when its endpoint is opened."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: Serving, loopback: Loopback) -> None:
         self._serving = serving
+        self._loopback = loopback
 
     def __getitem__(self, name: str) -> Callable[[], asyncio.BaseProtocol]:
+        passing_on = self._loopback.protocol(name)
+        if passing_on is not None:
+            return passing_on
         port = int(name.removeprefix(f"{_HEALTH_CHECK} "))
         server = PageServer({"*": lambda: self._serving.health_check(port)})
         return lambda: PageConnection(server)
