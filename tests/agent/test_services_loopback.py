@@ -79,3 +79,8 @@ def test_they_answer_while_there_is_an_endpoint_and_after_a_restart(node: NetNam
         assert ": reject: 80/tcp: there is no endpoint" in explained(folder)
         folder.write([WEB, slice_of("web", HERE)])
         poll(lambda: answers(agent))
+        with inside_network(node.descriptor):
+            idle = socket.create_connection(("127.0.0.1", NODE_PORT), 5.0)
+        with idle:
+            agent.end()
+        assert agent.process.returncode == 0, "clients that stay keep no agent from ending"

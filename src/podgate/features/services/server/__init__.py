@@ -1,1 +1,1 @@
-"""What this process does beside its rules: pages, health check node ports, node ports on loopback, looking for a predecessor."""
+"""What this process does beside its rules: pages, node ports on loopback, health checks, looking for a predecessor."""

@@ -37,7 +37,7 @@ CONNECT_SECONDS: Final = 3.0
 TRIES: Final = 3
 """How many endpoints a client is led to before it is refused."""
 
-MOST: Final = 4096
+MOST: Final = 1024
 """Clients at once, unless the limit of open files allows less."""
 
 _SPARED: Final = 256
