@@ -200,6 +200,8 @@ def soak(folder: Path, seconds: float, chance: random.Random) -> list[str]:
             processes.append(process)
         if not happens(lambda: '"listeners"' in (folder / "proxy").read_text(), 60.0):
             return [f"the proxy did not start:\n{(folder / 'proxy').read_text()[-2000:]}"]
+        if not happens(lambda: "\n" in (folder / "cloud").read_text(), 60.0):
+            return ["the cloud did not start"]
         said = json.loads((folder / "cloud").read_text().splitlines()[0])["secrets"]
         concealed = [word.encode() for name, word in said.items() if name != "token"]
         crowd = Crowd(chance, concealed)

@@ -60,6 +60,8 @@ def running(plane: ControlPlane) -> Iterator[TestLab]:
     with lab(ROOT / "examples" / "services", name="services", kubeconfig=plane.kubeconfig) as started:
         yield started
         started.run("delete", "service/hello", "deployment/hello", "pod/client")
+        # A test that failed must not leave a proxy to the labs after it.
+        started.run("delete", "-n", "kube-system", "daemonset/kube-proxy", check=False)
 
 
 def answered(running: TestLab, count: int = 1) -> set[str]:
@@ -77,7 +79,7 @@ def pods(plane: ControlPlane, namespace: str, label: str) -> set[str]:
 def test_it_starts_on_nodes_without_rules_and_serves(plane: ControlPlane, running: TestLab) -> None:
     assert answered(running) == set()
     running.apply(*manifests(plane))
-    poll(lambda: answered(running))
+    poll(lambda: answered(running), 60)
     assert answered(running, 40) == pods(plane, "default", "app=hello")
     logs = [running.logs(f"kube-system/{name}") for name in pods(plane, "kube-system", "k8s-app=kube-proxy")]
     assert len(logs) == 2

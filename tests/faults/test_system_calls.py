@@ -27,14 +27,17 @@ def injecting(directory: Path, *expressions: str) -> tuple[str, ...]:
         "recvfrom,recvmsg:error=EINTR:when=1..5",
         "epoll_wait:error=EINTR:when=1..10",
         "fsync:error=EINTR:when=1",
-        "openat:error=EINTR:when=400..404",
+        "openat:error=EINTR:when=1..2",
     ],
 )
 def test_an_interrupted_call_is_made_again(node: NetNamespace, tmp_path: Path, expression: str) -> None:
     path = tmp_path / "ip-masq-agent"
     path.write_text(CONFIG)
     words = ("run", "--once", "--config", path, "--state-dir", tmp_path / "state")
-    done = podgate("masquerade", *words, namespace=node, under=injecting(tmp_path, expression))
+    under = injecting(tmp_path, expression)
+    if expression.startswith("openat"):
+        under = (*under, "-P", str(path))  # what Python itself opens at its start may fail for good
+    done = podgate("masquerade", *words, namespace=node, under=under)
     assert (done.code, "Traceback" in done.err) == (0, False), done.err
     assert is_whole(node, KEEP)
     assert (tmp_path / "state" / "config.json").exists()

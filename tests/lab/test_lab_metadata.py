@@ -74,6 +74,8 @@ while time.monotonic() < until and [what for _, what in seen] != ["403", "refuse
         with socket.create_connection(("169.254.169.254", 80), timeout=2) as connection:
             connection.sendall(head + b"Metadata-Flavor: Google\\r\\nConnection: close\\r\\n\\r\\n")
             what = b"".join(iter(lambda: connection.recv(65536), b""))[9:12].decode()
+            # At its end the old proxy closes what it had accepted, with 503 or without an answer.
+            what = "refused" if what in ("", "503") else what
     except ConnectionError:
         what = "refused"
     if not seen or seen[-1][1] != what:
