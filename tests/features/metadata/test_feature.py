@@ -39,7 +39,7 @@ def _settings(tmp_path: Path) -> Settings:
 def asked(settings: Settings, *words: str) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser()
     FEATURE.add_questions(parser)
-    look = Looking(FEATURE, settings, {})
+    look = Looking(FEATURE, settings, {}, print)
     data = FEATURE.explain(parser.parse_args(words), FEATURE.compiler(settings)(look.inputs), look).data
     assert isinstance(data, list)
     return data
@@ -83,7 +83,7 @@ def test_a_sender_that_is_not_there(settings: Settings, sender: str, words: str)
 
 
 def test_check_finds_what_opens_a_secret(settings: Settings) -> None:
-    look = Looking(FEATURE, settings, {})
+    look = Looking(FEATURE, settings, {}, print)
     answered = FEATURE.check(FEATURE.compiler(settings)(look.inputs), look)
     assert answered.code == 1
     assert "OpensSecret" in answered.text
@@ -92,7 +92,7 @@ def test_check_finds_what_opens_a_secret(settings: Settings) -> None:
 
 def test_render_shows_the_filter_and_the_rules() -> None:
     settings = Settings(node_name="node-1")
-    states = FEATURE.compiler(settings)(Looking(FEATURE, settings, {}).inputs).states
+    states = FEATURE.compiler(settings)(Looking(FEATURE, settings, {}, print).inputs).states
     answered = FEATURE.render(states)
     assert answered.data["filter"]["profile"]["name"] == "gce"
     assert "redirect 169.254.169.254:80 to 169.254.169.252:988" in answered.text
