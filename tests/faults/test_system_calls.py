@@ -14,10 +14,18 @@ CONFIG = "nonMasqueradeCIDRs: [192.0.2.0/24]\n"
 KEEP = frozenset({"192.0.2.0/24", "169.254.0.0/16"})
 
 
-def injecting(directory: Path, *expressions: str) -> tuple[str, ...]:
-    """Have calls of the agent fail; its children are left alone, since each would fail anew."""
+def injecting(directory: Path, *expressions: str, only: Path | None = None) -> tuple[str, ...]:
+    """Have calls of the agent fail; its children are left alone, since each would fail anew.
+
+    Args:
+        directory: for strace's output.
+        expressions: which calls, and how.
+        only: the one file that they must be about.
+    """
     words = [word for expression in expressions for word in ("-e", f"inject={expression}")]
-    return ("strace", "-qqq", "-o", str(directory / "trace"), *words)
+    about = ("-P", str(only)) if only else ()
+    # strace lets go of what it traces when it is killed, so that is told to end with it.
+    return ("strace", "-qqq", "-o", str(directory / "trace"), *words, *about, "setpriv", "--pdeathsig", "KILL")
 
 
 @pytest.mark.parametrize(
@@ -34,9 +42,8 @@ def test_an_interrupted_call_is_made_again(node: NetNamespace, tmp_path: Path, e
     path = tmp_path / "ip-masq-agent"
     path.write_text(CONFIG)
     words = ("run", "--once", "--config", path, "--state-dir", tmp_path / "state")
-    under = injecting(tmp_path, expression)
-    if expression.startswith("openat"):
-        under = (*under, "-P", str(path))  # what Python itself opens at its start may fail for good
+    # What Python itself opens at its start may fail for good.
+    under = injecting(tmp_path, expression, only=path if expression.startswith("openat") else None)
     done = podgate("masquerade", *words, namespace=node, under=under)
     assert (done.code, "Traceback" in done.err) == (0, False), done.err
     assert is_whole(node, KEEP)
