@@ -81,7 +81,7 @@ def agent(plane: ControlPlane) -> Iterator[Reporter]:
     policy, binding = documents(DEPLOY / "node-reports")
     for path, obj in ((f"{ADMISSION}ies", policy), (f"{ADMISSION}ybindings", binding)):
         code, answer = plane.request("POST", path, obj)
-        assert code == 201, answer
+        assert code in (201, 409), answer  # the guide of the installation leaves it to other agents
     try:
         found = Reporter(plane, started(plane, NODE, "reporter"))
         poll(lambda: found.apply(report("masquerade.nobody"))[0] == 422)  # admission is in force after a moment

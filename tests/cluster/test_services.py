@@ -152,7 +152,7 @@ def test_nothing_fails_while_pods_are_replaced_and_the_api_server_is_gone(
     plane: ControlPlane, running: TestLab
 ) -> None:
     running.apply(*manifests(plane))
-    poll(lambda: answered(running))
+    poll(lambda: answered(running), 60)
     old = pods(plane, "default", "app=hello")
     with asking(running) as client:
         running.apply((ROOT / "examples" / "services-config" / "release-2.yaml").read_text())
@@ -184,7 +184,7 @@ def test_kubeadms_manifest_works_with_another_image(plane: ControlPlane, running
     text, count = re.subn(r"(?<=image: )\S+", "example.net/podgate/kube-proxy:0.1.0", UPSTREAM.read_text())
     assert count == 1
     running.apply(text.replace("https://CONTROL-PLANE", f"https://{ADVERTISED}:{plane.ports.api}"))
-    poll(lambda: answered(running))
+    poll(lambda: answered(running), 60)
     assert answered(running, 40) == pods(plane, "default", "app=hello")
     cleaned(running)
 
