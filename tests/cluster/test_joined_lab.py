@@ -90,7 +90,8 @@ def joined(plane: ControlPlane) -> Iterator[TestLab]:
     with lab(NODES, name="joined", kubeconfig=plane.kubeconfig) as started:
         yield started
         # A Deployment that stays would have its Pods in every other lab of this control plane.
-        started.run("delete", "-n", "joined", "deployment/echo", "pod/client")
+        for each in ("deployment/echo", "pod/client"):
+            started.run("delete", "-n", "joined", each, check=False)
 
 
 def found(plane: ControlPlane, path: str) -> dict[str, Any]:
