@@ -47,7 +47,8 @@ from tests.support.nftables_states import TABLE, states
 SERVICE: Final = (Payload("network", 16, 4, 0), Meta("l4proto", 1), Payload("transport", 2, 2, 2))
 """Loads destination, protocol and port of IPv4 packets into registers 0 to 2."""
 
-_ADDRESSES: Final = {"ip": (4, 12, 16), "ip6": (16, 8, 24)}
+ADDRESSES: Final[dict[Family, tuple[int, int, int]]] = {"ip": (4, 12, 16), "ip6": (16, 8, 24)}
+"""An address: its size, and where an IP header has the source and the destination, in bytes."""
 
 
 def number(value: int) -> bytes:
@@ -132,7 +133,7 @@ def coded(state: State) -> State:
 
 def _code(family: Family, text: str) -> Code:
     """Give the code for a text of ``nftables_states``."""
-    size, source, destination = _ADDRESSES[family]
+    size, source, destination = ADDRESSES[family]
     to, of = Payload("network", destination, size, 0), Payload("network", source, size, 0)
     codes: dict[str, Code] = {
         f"{family} daddr @keep return": (to, Lookup("keep", 0), Go("return")),

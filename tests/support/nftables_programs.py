@@ -45,7 +45,7 @@ from podgate.targets.nftables.state import (
     port,
     protocol,
 )
-from tests.support.nftables_code import number
+from tests.support.nftables_code import ADDRESSES, number
 from tests.support.nftables_states import TABLE
 from tests.support.packet_lab import EXT, NODE, NODE_INSIDE, NODE_LOCAL, NODE_SECONDARY, OUTSIDE, POD
 
@@ -56,7 +56,6 @@ LAB: Final = Locality(
     frozenset(ip_address(text) for each in (NODE_INSIDE, NODE, NODE_SECONDARY) for text in each.values())
     | {ip_address(NODE_LOCAL)}
 )
-_ADDRESS: Final[dict[Family, tuple[int, int, int]]] = {"ip": (4, 12, 16), "ip6": (16, 8, 24)}
 
 
 class Sent(NamedTuple):
@@ -80,12 +79,12 @@ def _packed(text: str) -> bytes:
 
 
 def _source(family: Family, to: int = 0) -> Payload:
-    size, offset, _ = _ADDRESS[family]
+    size, offset, _ = ADDRESSES[family]
     return Payload("network", offset, size, to)
 
 
 def _destination(family: Family, to: int = 0) -> Payload:
-    size, _, offset = _ADDRESS[family]
+    size, _, offset = ADDRESSES[family]
     return Payload("network", offset, size, to)
 
 
@@ -120,7 +119,7 @@ ANSWERS: Final[Code] = (
 
 
 def _to(family: Family, text: str, at: int = ECHO) -> Code:
-    words = _ADDRESS[family][0] // 4
+    words = ADDRESSES[family][0] // 4
     return (Immediate(_packed(text), 0), Immediate(port(at), words), Translate(family, 0, words))
 
 

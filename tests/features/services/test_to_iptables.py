@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from ipaddress import ip_address
 
 import pytest
 
@@ -13,14 +12,14 @@ from podgate.features.services.to_iptables import Writer
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Family
-from podgate.model.packet import Locality, Packet
+from podgate.model.outcome import Outcome
 from podgate.targets.iptables.fake import FakeIptables
-from podgate.targets.iptables.flows import Outcome, Tables, flow
+from podgate.targets.iptables.flows import Tables, flow
 from podgate.targets.iptables.state import State, TableName
 from tests.features.services.flows import FAKE, Flow, Scenario, for_iptables, in_world, read_scenarios
 from tests.features.services.test_flows import compiled
 from tests.features.services.test_flows import told as explained
-from tests.features.services.test_to_nftables import INTERFACES, name_of, told
+from tests.features.services.test_to_nftables import first_packet, told
 
 SCENARIOS = [(for_iptables(scenario), family) for scenario in read_scenarios() for family in scenario.families]
 
@@ -43,17 +42,7 @@ def in_force(intent: Intent, family: Family) -> Tables:
 
 
 def traced(tables: Tables, found: Flow, family: Family) -> frozenset[Outcome]:
-    world = FAKE[family]
-    own = frozenset(ip_address(world[name]) for name in ("node", "node-second"))
-    packet = Packet(
-        source=ip_address(world["node"] if found.sender == "node" else found.sender),
-        destination=ip_address(found.to),
-        protocol=found.protocol,
-        sport=51234,
-        dport=found.port,
-        in_interface=INTERFACES.get(name_of(found.sender, family), ""),
-    )
-    return flow(tables, packet, Locality(own), "OUTPUT" if found.sender == "node" else "PREROUTING")
+    return flow(tables, *first_packet(found, family), "OUTPUT" if found.sender == "node" else "PREROUTING")
 
 
 @pytest.mark.parametrize(("scenario", "family"), SCENARIOS, ids=str)

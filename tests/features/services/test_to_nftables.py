@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Protocol
 
 import pytest
 
 from podgate.features.services.intent import Intent
 from podgate.features.services.to_nftables import Writer
-from podgate.model.machine import Family, IPAddress
+from podgate.model.machine import Family
+from podgate.model.outcome import Outcome as AnyOutcome
 from podgate.model.packet import Locality, Packet
 from podgate.targets.nftables.registers import Outcome, flow
 from podgate.targets.nftables.state import State
@@ -22,8 +22,8 @@ def written(intent: Intent, family: Family) -> State:
     return Writer(family)(intent.of(family), intent.proxy_name)
 
 
-def traced(state: State, found: Flow, family: Family) -> frozenset[Outcome]:
-    """Give all that may come of a flow's first packet; a client's port is one that no Service has."""
+def first_packet(found: Flow, family: Family) -> tuple[Packet, Locality]:
+    """Give a flow's first packet, and the node that it meets; a client's port is one that no Service has."""
     world = FAKE[family]
     own = frozenset(ip_address(world[name]) for name in ("node", "node-second"))
     packet = Packet(
@@ -34,7 +34,12 @@ def traced(state: State, found: Flow, family: Family) -> frozenset[Outcome]:
         dport=found.port,
         in_interface=INTERFACES.get(name_of(found.sender, family), ""),
     )
-    return flow(state, packet, Locality(own), "output" if found.sender == "node" else "prerouting")
+    return packet, Locality(own)
+
+
+def traced(state: State, found: Flow, family: Family) -> frozenset[Outcome]:
+    """Give all that may come of a flow's first packet."""
+    return flow(state, *first_packet(found, family), "output" if found.sender == "node" else "prerouting")
 
 
 INTERFACES = {"pod": "cbr0", "local-1": "cbr0", "local-2": "cbr0", "outside": "eth0", "blocked": "eth0"}
@@ -44,24 +49,13 @@ def name_of(address: str, family: Family) -> str:
     return next((name for name, other in FAKE[family].items() if other == address), "")
 
 
-class Came(Protocol):
-    """What came of a packet, by whichever back end."""
-
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def endpoint(self) -> tuple[IPAddress, int] | None: ...
-    @property
-    def masqueraded(self) -> bool: ...
-
-
-def endpoint_text(outcome: Came) -> str:
+def endpoint_text(outcome: AnyOutcome) -> str:
     assert outcome.endpoint is not None
     address, port = outcome.endpoint
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 
-def told(outcomes: Iterable[Came]) -> tuple[str, list[str], bool, list[str]]:
+def told(outcomes: Iterable[AnyOutcome]) -> tuple[str, list[str], bool, list[str]]:
     """Give verdict, endpoints, whether all but an endpoint that reaches itself are masqueraded, and that endpoint."""
     outcomes = tuple(outcomes)
     verdicts = {outcome.verdict for outcome in outcomes}

@@ -12,8 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from podgate.model.frozen import Frozen
-from podgate.model.machine import IPAddress
+from podgate.model.outcome import Fate, Outcome
 from podgate.model.packet import Chance, Locality, Packet, matches
 from podgate.targets.iptables.state import (
     Accept,
@@ -30,7 +29,6 @@ from podgate.targets.iptables.state import (
 )
 
 Entry = Literal["PREROUTING", "OUTPUT"]
-Verdict = Literal["accept", "drop", "reject"]
 Tables = Mapping[TableName, Mapping[str, tuple[Rule, ...]]]
 """The rules of each chain of each table."""
 
@@ -40,22 +38,6 @@ _STATE: Final = re.compile(r"-m conntrack (! )?--ctstate ([A-Z,]+)")
 _RECENT: Final = re.compile(r"-m recent --(set|rcheck) .*--name \S+ .*--rsource")
 _SET_MARK: Final = re.compile(r"--set-xmark (0x[0-9a-f]+)/(0x[0-9a-f]+)")
 _DESTINATION: Final = re.compile(r"--to-destination \[?([0-9a-f.:]+?)\]?:(\d+)")
-
-
-class Outcome(Frozen, frozen=True):
-    """What may come of a packet.
-
-    Attributes:
-        verdict: ``reject`` drops it and tells its sender.
-        endpoint: where it goes instead of its destination; None if that was not translated.
-        masqueraded: whether it gets an address of the node.
-        mark: the packet's mark at the end.
-    """
-
-    verdict: Verdict
-    endpoint: tuple[IPAddress, int] | None = None
-    masqueraded: bool = False
-    mark: int = 0
 
 
 def flow(tables: Tables, packet: Packet, locality: Locality, entry: Entry = "PREROUTING") -> frozenset[Outcome]:
@@ -117,7 +99,7 @@ class _Walk:
             yield "filter", "FORWARD"
             yield "nat", "POSTROUTING"
 
-    def _chain(self, table: TableName, name: str, depth: int) -> Verdict | None:
+    def _chain(self, table: TableName, name: str, depth: int) -> Fate | None:
         """Give the verdict of a chain, or None when the packet comes back from it."""
         if depth > _JUMPS:
             raise ValueError(f"chains call each other more than {_JUMPS} deep, last {name}: is there a loop?")
@@ -154,7 +136,7 @@ class _Walk:
             return found[1] == "set"
         raise ValueError(f"nobody knows here which packets match `{text}`")
 
-    def _done(self, target: Target | None) -> Verdict | None:
+    def _done(self, target: Target | None) -> Fate | None:
         match target:
             case None:
                 return None

@@ -9,8 +9,7 @@ that is not there, a translation in the wrong hook.
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
-from podgate.model.frozen import Frozen
-from podgate.model.machine import IPAddress
+from podgate.model import outcome
 from podgate.model.packet import Locality, Packet
 from podgate.targets.nftables.machine import Fork, Machine, Memory, Passing
 from podgate.targets.nftables.state import Chain, State
@@ -20,24 +19,15 @@ _JUMPS: Final = 16
 _MOST_OUTCOMES: Final = 100_000
 
 Entry = Literal["prerouting", "output"]
-Verdict = Literal["accept", "drop", "reject"]
 
 
-class Outcome(Frozen, frozen=True):
-    """What may come of a packet.
+class Outcome(outcome.Outcome, frozen=True):
+    """What may come of a packet, and what was remembered.
 
     Attributes:
-        verdict: ``reject`` drops it and tells its sender.
-        endpoint: where it goes instead of its destination; None if that was not translated.
-        masqueraded: whether it gets an address of the node.
-        mark: the packet's mark at the end.
         memory: the elements of dynamic sets afterwards, to be given to ``flow`` for the next packet.
     """
 
-    verdict: Verdict
-    endpoint: tuple[IPAddress, int] | None = None
-    masqueraded: bool = False
-    mark: int = 0
     memory: Memory = frozenset()
 
 
@@ -121,7 +111,7 @@ class _Walk:
             yield "forward"
             yield "postrouting"
 
-    def _hook(self, hook: str) -> Verdict:
+    def _hook(self, hook: str) -> outcome.Fate:
         """Go through the base chains of a hook."""
         machine = self._machine
         machine.enter(hook)
