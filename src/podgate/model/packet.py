@@ -1,7 +1,7 @@
 """Packets and rules: what a list of rules does to one packet, whichever tool wrote the rules.
 
-Here: the packet, which addresses are the node's own, a small form of rules, and the tracer. Not here: the languages of
-nft and iptables (targets/*), connection tracking: a trace is of the first packet of a flow.
+Here: the packet, what may come of it, which addresses are the node's own, a small form of rules, and the tracer. Not
+here: the languages of nft and iptables (targets/*), connection tracking: a trace is of the first packet of a flow.
 Invariant: a trace names the rule, or the policy, that decided.
 """
 
@@ -16,6 +16,7 @@ Field = Literal["saddr", "daddr"]
 Direction = Literal["iifname", "oifname"]
 PortField = Literal["sport", "dport"]
 AddressType = Literal["local", "broadcast", "anycast", "multicast", "unicast"]
+Fate = Literal["accept", "drop", "reject"]
 Ranges = tuple[tuple[int, int], ...]
 """Ranges of integers (addresses, ports), both ends included."""
 
@@ -70,6 +71,22 @@ class Locality(Frozen, frozen=True):
         if address in self.anycast:
             return "anycast"
         return "multicast" if address.is_multicast else "unicast"
+
+
+class Outcome(Frozen, frozen=True):
+    """What may come of a packet that went to a Service, whichever back end wrote the rules.
+
+    Attributes:
+        verdict: ``reject`` drops it and tells its sender.
+        endpoint: where it goes instead of its destination; None if that was not translated.
+        masqueraded: whether it gets an address of the node.
+        mark: the packet's mark at the end.
+    """
+
+    verdict: Fate
+    endpoint: tuple[IPAddress, int] | None = None
+    masqueraded: bool = False
+    mark: int = 0
 
 
 class AddressIn(Frozen, frozen=True, tag=True):

@@ -12,7 +12,7 @@ from podgate.features.services.to_iptables import Writer
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Family
-from podgate.model.outcome import Outcome
+from podgate.model.packet import Outcome
 from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.flows import Tables, flow
 from podgate.targets.iptables.state import State, TableName

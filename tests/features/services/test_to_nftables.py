@@ -8,8 +8,8 @@ import pytest
 from podgate.features.services.intent import Intent
 from podgate.features.services.to_nftables import Writer
 from podgate.model.machine import Family
-from podgate.model.outcome import Outcome as AnyOutcome
 from podgate.model.packet import Locality, Packet
+from podgate.model.packet import Outcome as AnyOutcome
 from podgate.targets.nftables.registers import Outcome, flow
 from podgate.targets.nftables.state import State
 from tests.features.services.flows import FAKE, Flow, Scenario, in_world, read_scenarios

@@ -4,8 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from podgate.model.outcome import Outcome
-from podgate.model.packet import Locality, Packet
+from podgate.model.packet import Locality, Outcome, Packet
 from podgate.targets.iptables.flows import Entry, flow
 from podgate.targets.iptables.grammar import read_rule
 from podgate.targets.iptables.state import TableName

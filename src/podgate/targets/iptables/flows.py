@@ -12,8 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from podgate.model.outcome import Fate, Outcome
-from podgate.model.packet import Chance, Locality, Packet, matches
+from podgate.model.packet import Chance, Fate, Locality, Outcome, Packet, matches
 from podgate.targets.iptables.state import (
     Accept,
     Drop,

@@ -9,8 +9,8 @@ that is not there, a translation in the wrong hook.
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
-from podgate.model import outcome
-from podgate.model.packet import Locality, Packet
+from podgate.model import packet as packets
+from podgate.model.packet import Fate, Locality, Packet
 from podgate.targets.nftables.machine import Fork, Machine, Memory, Passing
 from podgate.targets.nftables.state import Chain, State
 
@@ -21,7 +21,7 @@ _MOST_OUTCOMES: Final = 100_000
 Entry = Literal["prerouting", "output"]
 
 
-class Outcome(outcome.Outcome, frozen=True):
+class Outcome(packets.Outcome, frozen=True):
     """What may come of a packet, and what was remembered.
 
     Attributes:
@@ -111,7 +111,7 @@ class _Walk:
             yield "forward"
             yield "postrouting"
 
-    def _hook(self, hook: str) -> outcome.Fate:
+    def _hook(self, hook: str) -> Fate:
         """Go through the base chains of a hook."""
         machine = self._machine
         machine.enter(hook)
