@@ -1,7 +1,7 @@
 """Packets and rules: what a list of rules does to one packet, whichever tool wrote the rules.
 
-Here: the packet, what may come of it, which addresses are the node's own, a small form of rules, and the tracer. Not
-here: the languages of nft and iptables (targets/*), connection tracking: a trace is of the first packet of a flow.
+Here: the packet, what may come of it, the node's own addresses, a small form of rules, and the tracer.
+Not here: the languages of nft and iptables (targets/*), connection tracking: a trace is of the first packet of a flow.
 Invariant: a trace names the rule, or the policy, that decided.
 """
 
