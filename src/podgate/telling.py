@@ -84,11 +84,11 @@ class Telling:
     def __init__(
         self, feature: str, tells: Tells | None, watches: tuple[Watch, ...], access: Access, node_name: str
     ) -> None:
-        self._feature = feature.replace("_", "-")  # names of objects know no underscore
+        self._feature = object_name(feature)
         self._tells = tells
         self._access = access
         self._node = node_name
-        self._manager = f"podgate-{self._feature}"
+        self._manager = manager_of(feature)
         self._kinds = {watch.kind.kind: watch.kind for watch in watches}
         self._told_by = 0
         self._divided = Remembered(_divided)
@@ -202,6 +202,16 @@ class Telling:
 
     def _objects(self, snapshot: Snapshot) -> Objects:
         return {name: (kind, snapshot.objects(kind)) for name, kind in self._kinds.items()}
+
+
+def object_name(feature: str) -> str:
+    """Give a feature's name as objects may have it: they know no underscore."""
+    return feature.replace("_", "-")
+
+
+def manager_of(feature: str) -> str:
+    """Give the field manager of a feature's agents, which is also the name of the Lease for which they ask."""
+    return f"podgate-{object_name(feature)}"
 
 
 def telling(feature: Any, watches: tuple[Watch, ...], access: Access, node_name: str) -> Telling:

@@ -162,12 +162,15 @@ def node_findings(
     """Say of a feature that is installed which nodes have no agent, a bad one, or two."""
     name = f"{feature}: nodes"
     good, left_out = 0, []
+    by_node: dict[str, list[Placed]] = {}
+    for pod in pods:
+        by_node.setdefault(pod.node, []).append(pod)
     for node in nodes:
         metadata = node["metadata"]
         labels = metadata.get("labels") or {}
         if labels.get("kubernetes.io/os", "linux") != "linux":
             continue
-        here = [each for each in pods if each.node == metadata["name"]]
+        here = by_node.get(metadata["name"], [])
         sound = [each for each in here if not each.trouble]
         if len({each.set or str(each.ref) for each in here}) > 1:
             two = ", ".join(sorted(each.set or str(each.ref) for each in here))

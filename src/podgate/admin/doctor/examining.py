@@ -36,6 +36,7 @@ from podgate.model.machine import Machine
 from podgate.model.options import SettingsError, options_of, settings_from
 from podgate.model.snapshot import Kind, Listed, Snapshot, Watch
 from podgate.model.usage import Parser, UsageError, add_option, given
+from podgate.telling import manager_of
 
 OLDEST: Final = (1, 22)
 """Server-side apply is stable from this version of Kubernetes on (KEP-555)."""
@@ -147,7 +148,7 @@ async def review_findings(ask: Ask, role: Role, settings: Any, accounts: Sequenc
     told = getattr(role.feature, "tells", None)
     found: list[Finding] = []
     for account in accounts:
-        lease = f"podgate-{role.feature.name.replace('_', '-')}"  # as telling.py names it
+        lease = manager_of(role.feature.name)
         needs = reads(watches) | tells(told.kind if told else None, account.namespace or "kube-system", lease)
         answers: dict[Right, bool] = {}
         for right in sorted(needs):
