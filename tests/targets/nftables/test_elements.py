@@ -1,14 +1,21 @@
 """Elements: their compact form, and the text that nft reads."""
 
+import re
+import sys
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 
 import pytest
 
+import podgate
 from podgate.targets.nftables.elements import (
+    ByteOrder,
     address,
     address_interval,
     concatenation,
     data_text,
+    host_word,
+    host_words,
     interval,
     key_size,
     key_text,
@@ -26,7 +33,7 @@ from podgate.targets.nftables.elements import (
         (("inet_service",), port(443), "443"),
         (("inet_proto",), protocol("sctp"), "sctp"),
         (("inet_proto",), b"\x59", "89"),
-        (("mark",), (0x4000).to_bytes(4, "little"), "0x00004000"),
+        (("mark",), host_words(0x4000), "0x00004000"),
         (("ether_addr",), bytes(range(6)), "00:01:02:03:04:05"),
         (("ifname",), b"eth0".ljust(16, b"\0"), '"eth0"'),
         (
@@ -57,6 +64,27 @@ def test_an_interval_is_shown_as_a_prefix_where_it_is_one(key: bytes, shown: str
     assert key_text(("ipv4_addr",), key, is_interval=True) == shown
     assert key_texts(("ipv4_addr",), [key, b""], is_interval=True) == [shown, "*"]
     assert key_texts(("ipv4_addr",), [key, key], is_interval=True) == [shown, shown]
+
+
+@pytest.mark.parametrize(
+    ("order", "packed"), [("<", b"\x00\x40\x00\x00\x05\x00\x01\x00"), (">", b"\x00\x00\x40\x00\x00\x01\x00\x05")]
+)
+def test_numbers_that_the_kernel_calculates_with_are_in_the_order_of_the_machine(
+    order: ByteOrder, packed: bytes
+) -> None:
+    assert host_words(0x4000, 0x10005, order=order) == packed
+    assert (host_word(packed[:4], order=order), host_word(packed[4:], order=order)) == (0x4000, 0x10005)
+    assert host_words(7) == host_words(7, order="<" if sys.byteorder == "little" else ">")
+
+
+def test_what_packets_hold_is_in_network_order_on_every_machine() -> None:
+    assert (port(443), protocol("tcp")) == (b"\x01\xbb", b"\x06")
+    assert address(ip_address("10.0.0.1")) == b"\x0a\x00\x00\x01"
+
+
+def test_no_module_guesses_the_order_of_the_machine() -> None:
+    for path in Path(podgate.__file__).parent.rglob("*.py"):
+        assert not re.search(r"""["']little["']|(pack\w*|Struct)\(f?["']<""", path.read_text()), path
 
 
 def test_an_interval_of_ip6() -> None:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from podgate.features.services.intent import Protocol, ServicePort
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Family
-from podgate.targets.nftables.elements import MEMBER, Data, Element
+from podgate.targets.nftables.elements import MEMBER, Data, Element, host_words
 from podgate.targets.nftables.state import Set
 
 SERVICE_IPS: Final = "service-ips"
@@ -67,11 +67,6 @@ _PORT: Final = struct.Struct(">Hxx")
 _MOST_CLIENTS: Final = 1 << 18
 
 
-def words(*numbers: int) -> bytes:
-    """Give numbers as the kernel keeps marks: 4 bytes each, in the machine's order."""
-    return struct.pack(f"={len(numbers)}I", *numbers)
-
-
 class Bucket(Frozen, frozen=True, order=True):
     """What one chain does: draw one of ``size`` endpoints, on this node or anywhere.
 
@@ -93,7 +88,7 @@ class Bucket(Frozen, frozen=True, order=True):
     @property
     def data(self) -> bytes:
         """What leads to it in the maps of addresses."""
-        return words(self.number)
+        return host_words(self.number)
 
     @property
     def chain(self) -> str:
@@ -267,11 +262,11 @@ def _endpoints(way: _Way, port: ServicePort, used: Collection[bool]) -> Iterator
             (port.local, LOCAL, maps.local_members) if local else (port.cluster, 0, maps.members)
         )
         for slot, endpoint in enumerate(endpoints[:MOST_ENDPOINTS], first):
-            yield maps.endpoints, way.key + words(slot), endpoint + b"\0\0"
+            yield maps.endpoints, way.key + host_words(slot), endpoint + b"\0\0"
             if port.sticky:
-                yield members, words(0) + endpoint + b"\0\0" + way.member, MEMBER
+                yield members, host_words(0) + endpoint + b"\0\0" + way.member, MEMBER
     if port.sticky and used:
-        yield maps.sticky, way.key, words(port.sticky)
+        yield maps.sticky, way.key, host_words(port.sticky)
 
 
 def _guard(port: ServicePort) -> Iterator[Item]:

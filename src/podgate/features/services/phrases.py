@@ -36,15 +36,16 @@ from podgate.targets.nftables.code import (
     SetMark,
     Translate,
 )
+from podgate.targets.nftables.elements import host_words
 from podgate.targets.nftables.state import Rule
 
 _KEY: Final = 6
 _DATA: Final = 10
-_NEW: Final = (1 << 3).to_bytes(4, "little")
+_NEW: Final = host_words(1 << 3)
 """The bit of ``ct state`` for a connection's first packet (IP_CT_NEW)."""
-_DNAT: Final = (1 << 5).to_bytes(4, "little")
+_DNAT: Final = host_words(1 << 5)
 """The bit of ``ct status`` of a connection whose destination was translated (IPS_DST_NAT)."""
-_RTN_LOCAL: Final = (2).to_bytes(4, "little")
+_RTN_LOCAL: Final = host_words(2)
 _ZERO: Final = bytes(4)
 _NAME_BYTES: Final = 16
 
@@ -82,7 +83,7 @@ def go(verdict: str) -> Phrase:
 def _to_bucket(flag: int, key: tuple[str, Code], name: str, buckets: str) -> Phrase:
     """Go to the bucket that a map has for a key; each value of the flag has buckets of its own."""
     words, load = key
-    code: Code = (Immediate(layout.words(flag, 0), 0), *load, Lookup(name, _KEY, to=1), Dispatch(buckets, 0))
+    code: Code = (Immediate(host_words(flag, 0), 0), *load, Lookup(name, _KEY, to=1), Dispatch(buckets, 0))
     return Phrase(f"{flag} . {words} map @{name} vmap @{buckets}", code)
 
 
@@ -95,20 +96,20 @@ def not_through(interface: str) -> Phrase:
 
 def marked(bit: int) -> Phrase:
     """Match packets with a bit of the mark."""
-    code = (Meta("mark", 0), Bitwise(0, bit.to_bytes(4, "little"), _ZERO, 0), Compare(0, _ZERO, negated=True))
+    code = (Meta("mark", 0), Bitwise(0, host_words(bit), _ZERO, 0), Compare(0, _ZERO, negated=True))
     return Phrase(f"meta mark & 0x{bit:x} != 0", code)
 
 
 def set_mark(bit: int) -> Phrase:
     """Set a bit of the mark."""
-    keep = (bit ^ 0xFFFFFFFF).to_bytes(4, "little")
-    code = (Meta("mark", 0), Bitwise(0, keep, bit.to_bytes(4, "little"), 0), SetMark(0))
+    keep = host_words(bit ^ 0xFFFFFFFF)
+    code = (Meta("mark", 0), Bitwise(0, keep, host_words(bit), 0), SetMark(0))
     return Phrase(f"meta mark set meta mark | 0x{bit:x}", code)
 
 
 def clear_mark(bit: int) -> Phrase:
     """Clear a bit of the mark: what a tunnel wraps keeps its mark, and would be masqueraded again."""
-    keep = (bit ^ 0xFFFFFFFF).to_bytes(4, "little")
+    keep = host_words(bit ^ 0xFFFFFFFF)
     return Phrase(
         f"meta mark set meta mark & 0x{bit ^ 0xFFFFFFFF:x}", (Meta("mark", 0), Bitwise(0, keep, _ZERO, 0), SetMark(0))
     )

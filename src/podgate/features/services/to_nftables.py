@@ -33,7 +33,7 @@ from podgate.features.services.phrases import (
 )
 from podgate.model.machine import Family
 from podgate.model.table import Table, counted, mapped, spread
-from podgate.targets.nftables.elements import MEMBER, Data, Element, interval
+from podgate.targets.nftables.elements import MEMBER, Data, Element, host_words, interval
 from podgate.targets.nftables.state import DSTNAT, SRCNAT, Chain, Hook, Rule, State
 
 TABLE: Final = "podgate-services"
@@ -125,16 +125,16 @@ def _with_variants(used: Iterable[Bucket]) -> tuple[Bucket, ...]:
 def _bucket_elements(buckets: Iterable[Bucket]) -> Iterator[tuple[Element, Data]]:
     """Give where each bucket leads: to its chain, and with masquerade to the one before that."""
     for each in buckets:
-        yield layout.words(0, each.number), f"goto {each.chain}"
+        yield host_words(0, each.number), f"goto {each.chain}"
         masqueraded = Bucket(each.size, each.local, masqueraded=True, sticky=each.sticky)
-        yield layout.words(1, each.number), f"goto {masqueraded.chain}"
+        yield host_words(1, each.number), f"goto {masqueraded.chain}"
 
 
 def _remember_elements(seconds: Iterable[int]) -> Iterator[tuple[Element, Data]]:
     for each in seconds:
         for node_port in (False, True):
             chain = layout.remembering_chain(each, node_port=node_port)
-            yield layout.words(int(node_port), each), f"goto {chain}"
+            yield host_words(int(node_port), each), f"goto {chain}"
 
 
 def _node_elements(node: NodeWide) -> dict[str, Table[Element, Data]]:

@@ -8,7 +8,7 @@ bytes, a single field is not; a key of an interval set is its first value follow
 import struct
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
-from typing import Final, overload
+from typing import Final, Literal, overload
 
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family, IPAddress, IPNetwork
@@ -53,6 +53,9 @@ TYPES: Final = {
     )
 }
 
+ByteOrder = Literal["=", "<", ">"]
+"""The order of a number's bytes: this machine's, little-endian (amd64, arm64), big-endian (s390x)."""
+
 _IPV4_RANGE: Final = struct.Struct(">II")
 
 PROTOCOLS: Final = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
@@ -72,6 +75,21 @@ def port(number: int) -> bytes:
 def protocol(name: str) -> bytes:
     """Give the field of type ``inet_proto`` for ``tcp``, ``udp``, ``sctp``, ``icmp`` or ``icmpv6``."""
     return bytes((PROTOCOLS[name],))
+
+
+def host_words(*numbers: int, order: ByteOrder = "=") -> bytes:
+    """Give numbers as registers hold them: marks, bit fields, types of addresses, draws; 4 bytes each.
+
+    The kernel calculates with these, so they are in the machine's own order. Addresses and ports come from packets, in
+    network order on every machine.
+    """
+    return struct.pack(f"{order}{len(numbers)}I", *numbers)
+
+
+def host_word(data: bytes, *, order: ByteOrder = "=") -> int:
+    """Read one such number."""
+    (number,) = struct.unpack(f"{order}I", data)
+    return int(number)
 
 
 def concatenation(*fields: bytes) -> bytes:
@@ -118,7 +136,7 @@ def _field_text(kind: DataType, value: bytes) -> str:
         case "inet_service":
             return str(int.from_bytes(value, "big"))
         case "mark":
-            return f"0x{int.from_bytes(value, 'little'):08x}"
+            return f"0x{host_word(value):08x}"
         case _:
             name = value.rstrip(b"\0").decode()
             if '"' in name or not name.isprintable():

@@ -5,7 +5,6 @@ Invariant: values are bytes as the kernel holds them, a register is 4 of them; r
 written, or bytes of a packet that are not known, is a ValueError.
 """
 
-import struct
 from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final, NamedTuple
@@ -34,7 +33,7 @@ from podgate.targets.nftables.code import (
     SetMark,
     Translate,
 )
-from podgate.targets.nftables.elements import PROTOCOLS, TYPES, Data, Element, key_size
+from podgate.targets.nftables.elements import PROTOCOLS, TYPES, Data, Element, host_word, host_words, key_size
 from podgate.targets.nftables.state import Set, State
 
 Memory = frozenset[tuple[str, bytes, bytes]]
@@ -42,7 +41,6 @@ Memory = frozenset[tuple[str, bytes, bytes]]
 
 _REGISTERS: Final = 16
 _WORD: Final = 4
-_HOST: Final = struct.Struct("=I")
 _ADDRESS_KINDS: Final = {"unicast": 1, "local": 2, "broadcast": 3, "anycast": 4, "multicast": 5}
 _CT_STATE_INVALID, _CT_STATE_NEW = 1, 8
 _CT_SRC_NAT, _CT_DST_NAT, _CT_SRC_NAT_DONE, _CT_DST_NAT_DONE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
@@ -136,7 +134,7 @@ class Machine:
                 self._write(each.to, self._value(each))
                 return None
             case SetMark(source):
-                (self.mark,) = _HOST.unpack(self._read(source, _WORD))
+                self.mark = host_word(self._read(source, _WORD))
                 return None
             case Ct(key, to):
                 return self._ct(key, to)
@@ -165,11 +163,11 @@ class Machine:
                 return self._meta(key)
             case AddressKind(field):
                 address = self._packet.source if field == "saddr" else self.destination
-                return _host(_ADDRESS_KINDS[self._locality.type_of(address)])
+                return host_words(_ADDRESS_KINDS[self._locality.type_of(address)])
             case Immediate(data):
                 return data
             case Random(modulus, _, offset):
-                return _host(self._draw(modulus, offset))
+                return host_words(self._draw(modulus, offset))
             case Bitwise(source, mask, xor):
                 value = self._read(source, len(mask))
                 return bytes((v & m) ^ x for v, m, x in zip(value, mask, xor, strict=True))
@@ -235,7 +233,7 @@ class Machine:
             case "l4proto":
                 return bytes((PROTOCOLS[self._packet.protocol],))
             case "mark":
-                return _host(self.mark)
+                return host_words(self.mark)
             case "iifname":
                 return _name("" if self._hook == "output" else self._packet.in_interface)
             case _:
@@ -247,9 +245,9 @@ class Machine:
             return _STOP
         match key:
             case "state":
-                value = _host(_CT_STATE_NEW if known else _CT_STATE_INVALID)
+                value = host_words(_CT_STATE_NEW if known else _CT_STATE_INVALID)
             case "status":
-                value = _host(self._status)
+                value = host_words(self._status)
             case "original proto-dst":
                 value = self._transport(self._packet.dport)[0][2:4]
             case _:
@@ -317,10 +315,6 @@ class Machine:
             self._status |= _CT_DST_NAT
         self.destination, self.dport, self.is_translated = to, number, True
         return "accept"
-
-
-def _host(number: int) -> bytes:
-    return _HOST.pack(number)
 
 
 def _name(interface: str) -> bytes:
