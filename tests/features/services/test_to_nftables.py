@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,9 @@ from podgate.features.services.to_nftables import Writer
 from podgate.model.machine import Family
 from podgate.model.packet import Locality, Packet
 from podgate.model.packet import Outcome as AnyOutcome
-from podgate.targets.nftables.registers import Outcome, flow
+from podgate.targets.nftables.registers import Memory, Outcome, flow
 from podgate.targets.nftables.state import State
-from tests.features.services.flows import FAKE, Flow, Scenario, in_world, read_scenarios
+from tests.features.services.flows import FAKE, FAMILIES, Flow, Scenario, in_world, read_scenarios
 from tests.features.services.test_flows import compiled
 
 SCENARIOS = [(scenario, family) for scenario in read_scenarios() for family in scenario.families]
@@ -81,3 +82,46 @@ def test_flows_through_the_table(scenario: Scenario, family: Family) -> None:
         if (verdict, endpoints, masqueraded) != (each.verdict, sorted(each.endpoints), expected):
             wrong[str(each)] = (verdict, endpoints, masqueraded, all_masqueraded)
     assert wrong == {}
+
+
+def sticky(name: str, address: str, port: int, endpoint: str, node_port: int = 0) -> list[dict[str, Any]]:
+    """Give a Service whose clients stay, and its slice with one endpoint; names are those of a world."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {
+                "type": "NodePort",
+                "clusterIP": f"${{{address}}}",
+                "sessionAffinity": "ClientIP",
+                "ports": [{"port": port, **({"nodePort": node_port} if node_port else {})}],
+            },
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": f"{name}-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "${address-type}",
+            "ports": [{"port": 8080}],
+            "endpoints": [{"addresses": [f"${{{endpoint}}}"], "nodeName": "${this}"}],
+        },
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_port_of_a_service_and_a_node_port_of_the_same_number_remember_their_clients_apart(family: Family) -> None:
+    objects = (*sticky("a", "cluster-ip-1", 80, "local-1", 30080), *sticky("b", "cluster-ip-2", 30080, "local-2"))
+    found = in_world(Scenario("one number", {}, objects, ()), FAKE[family])
+    state = written(compiled(found, family)[0], family)
+    memory: Memory = frozenset()
+    world, seen = FAKE[family], []
+    for to in ("node", "cluster-ip-2", "node", "cluster-ip-2"):
+        packet = first_packet(Flow(world["pod"], world[to], 30080, "tcp", "", (), False, ()), family)
+        (outcome,) = flow(state, *packet, memory=memory)
+        memory = outcome.memory
+        seen.append(endpoint_text(outcome))
+    a, b = (f"[{world[name]}]:8080" if family == "ip6" else f"{world[name]}:8080" for name in ("local-1", "local-2"))
+    assert seen == [a, b, a, b]
+    assert {name for name, _, _ in memory} == {"sticky-clients", "sticky-node-port-clients"}
+    assert len(memory) == 2

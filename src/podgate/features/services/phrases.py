@@ -279,6 +279,11 @@ class Speaker:
         end = at + self._words
         return f"ct {address} . {to_port}", (Ct(address, at), Meta("l4proto", end), Ct("original proto-dst", end + 1))
 
+    def asked_for_service(self) -> Phrase:
+        """Match connections that were sent to an address of a Service, and to no node port."""
+        words, key = self._asked_for(_KEY, node_port=False)
+        return Phrase(f"{words} @{layout.SERVICE_IPS}", (*key, Lookup(layout.SERVICE_IPS, _KEY, to=0)))
+
     def to_remember(self, *, node_port: bool) -> Phrase:
         """Go where is remembered what was drawn, if clients stay with it."""
         name = layout.STICKY_NODE_PORTS if node_port else layout.STICKY_IPS

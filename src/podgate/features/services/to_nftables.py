@@ -199,9 +199,11 @@ class _Chains:
         )
 
     def _translated(self) -> Iterator[Rule]:
-        for node_port in (False, True):
-            remember = self._say.to_remember(node_port=node_port)
-            yield remember.because("the client stays with what was drawn")
+        say = self._say
+        stays = "the client stays with what was drawn"
+        yield say.to_remember(node_port=False).because(stays)
+        yield (say.asked_for_service() + go("return")).because(_NO_NODE_PORT)
+        yield say.to_remember(node_port=True).because(stays)
 
     def _outside(self) -> Phrase:
         """Match traffic from outside the cluster: neither Pods' nor this node's own."""
@@ -273,11 +275,16 @@ class _Chains:
             for node_port in ways:
                 yield say.translate(bucket, node_port=node_port).because(_to(bucket, node_port=node_port))
             return
+        draw = go(f"goto {Bucket(bucket.size, bucket.local).chain}")
         for node_port in ways:
             yield say.stay(bucket, node_port=node_port).because("the client's last endpoint, if it still is one")
-        for node_port in ways:
             yield say.forget(node_port=node_port).because("it is none any more")
-        yield go(f"goto {Bucket(bucket.size, bucket.local).chain}").because("it is remembered when it leaves")
+            if not node_port:
+                yield (say.known_service() + draw).because(_NO_NODE_PORT)
+        yield draw.because("it is remembered when it leaves")
+
+
+_NO_NODE_PORT: Final = "an address of a Service: node ports of the same number have no say"
 
 
 def _to(bucket: Bucket, *, node_port: bool) -> str:
