@@ -1,9 +1,10 @@
 """Listening sockets: opened, closed and refused by address, in the kernel and in the fake."""
 
 import asyncio
+import gc
 import os
 import socket
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -56,6 +57,37 @@ def test_what_is_wanted_is_served_and_read_back(endpoint: Endpoint, address: str
         assert await target.read() == State()
         with pytest.raises(ConnectionRefusedError):
             await said(port, address)
+
+    run(main())
+
+
+@pytest.fixture
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage, as in an agent that has nothing to do."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_uncollected")
+@pytest.mark.parametrize("rounds", range(4))
+def test_a_client_that_comes_while_a_socket_closes_is_answered_or_refused(rounds: int) -> None:
+    """In one of these rounds of the loop, asyncio has taken the connection and has no transport for it yet."""
+
+    def end(client: socket.socket) -> bytes:
+        try:
+            return client.recv(100)
+        except ConnectionResetError:
+            return b""
+
+    async def main() -> None:
+        target = ListenersTarget({"greet": Greet})
+        await brought_to(target, ANY)
+        with socket.create_connection(("127.0.0.1", target.ports()[ANY]), 20.0) as client:
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            await brought_to(target)
+            assert await asyncio.to_thread(end, client) in (b"hello", b"")
 
     run(main())
 

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -53,9 +53,7 @@ class ListenersTarget:
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
         """Close, then open; an endpoint that cannot be opened is refused with the reason."""
-        for endpoint in plan.closed:
-            if endpoint in self._open:
-                self._open.pop(endpoint).close()
+        await self._close([self._open.pop(endpoint) for endpoint in plan.closed if endpoint in self._open])
         refused: dict[Key, str] = {}
         for endpoint in plan.opened:
             try:
@@ -63,6 +61,22 @@ class ListenersTarget:
             except OSError as error:
                 refused[endpoint] = why(endpoint, error)
         return refused
+
+    async def _close(self, servers: Sequence[asyncio.Server]) -> None:
+        """Close servers, once every connection that one has taken is in its protocol's hands.
+
+        asyncio takes a connection in one round of its loop and makes the transport in the next one. Of a server that
+        has closed in between it makes none, and loses the socket in a cycle of references: the client would wait for
+        an answer until there is a collection of garbage, which in a quiet agent is never.
+        """
+        loop = asyncio.get_running_loop()
+        for listening in (listening for server in servers for listening in server.sockets):
+            loop.remove_reader(listening.fileno())
+        try:
+            await asyncio.sleep(0)
+        finally:
+            for server in servers:
+                server.close()
 
     async def _listen(self, endpoint: Endpoint) -> None:
         bound = bind(endpoint)
