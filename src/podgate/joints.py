@@ -81,6 +81,9 @@ class Plan(Protocol):
 
     def __bool__(self) -> bool: ...
 
+    def brief(self) -> str:
+        """Say in one line, by counts, what it does: for a log, where its text is long."""
+
     def touches(self) -> Collection[Key]:
         """Give the keys that it touches, of those that the target may refuse one by one."""
 
@@ -198,6 +201,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
             waits for such a reading.
         committed: told of each pass that committed, at once: its generation, its seconds, and whether all was read back
             and compared, not changes alone.
+        failed: told of each pass that failed, at once, and whether it was one of all.
     """
 
     name: str
@@ -216,6 +220,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     transient: bool = False
     gap: Callable[[StatesT], float] = lambda _states: 0.0
     committed: Callable[[int, float, bool], None] = lambda _generation, _seconds, _whole: None
+    failed: Callable[[bool], None] = lambda _whole: None
 
 
 SettingsT = TypeVar("SettingsT")
@@ -369,31 +374,3 @@ class ForeignNat(Frozen, frozen=True):
 
     rules: tuple[ForeignRule, ...] = ()
     unread: str = ""
-
-
-__all__ = [
-    "Agent",
-    "Answered",
-    "ApplyError",
-    "Compiled",
-    "Drifted",
-    "Feature",
-    "Follower",
-    "ForeignNat",
-    "ForeignRule",
-    "Inputs",
-    "Key",
-    "Look",
-    "Plan",
-    "Problem",
-    "QuestionError",
-    "Refused",
-    "Sample",
-    "Served",
-    "Signal",
-    "Source",
-    "SourceError",
-    "Step",
-    "Target",
-    "Turned",
-]

@@ -3,14 +3,14 @@
 import asyncio
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from podgate.engine.reconcile import Board, StepTask
-from podgate.engine.status import Status
-from podgate.joints import Compiled, Key, Step
+from podgate.engine.reconcile import Applied, Board, StepTask
+from podgate.engine.status import MOST_LOGGED, Status
+from podgate.joints import ApplyError, Compiled, Key, Step
 from podgate.observe.logs import Log
 from podgate.targets.sysctl.diff import Plan
 from podgate.targets.sysctl.fake import FakeSysctl
@@ -73,3 +73,45 @@ def test_the_rest_is_told_as_applied() -> None:
     refused, applied = told({"a"}, essential=False)
     assert refused == {"message": "refused", "level": "warning", "keys": "a", "why": f"a {HOW}"}
     assert applied == {"message": "applied", "level": "info", "plan": "~ b = 2, was 1\n~ c = 2, was 1"}
+
+
+LONG = "\n".join(f"rule {number}: -s 10.0.0.0/8 -j ACCEPT" for number in range(10_000))
+
+
+def logged(tell: Callable[[Status], None]) -> dict[str, Any]:
+    """Give the one line that a status logs."""
+    written = io.StringIO()
+    tell(Status("services", ["step"], Log(written)))
+    (line,) = written.getvalue().splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_a_plan_of_much_text_is_told_in_counts() -> None:
+    target, heard = FakeTarget(), Heard()
+    step: Step[Mapping[str, str], Mapping[str, str], FakePlan] = Step("step", target, lambda state: state, {})
+    board: Board[Mapping[str, str]] = Board((step,))
+
+    async def passes() -> None:
+        for count in (3, 10_000):
+            board.publish(Compiled({str(number): "1" for number in range(count)}))
+            await StepTask(step, board, heard, lambda: 0.0)._attempt()
+
+    run_virtual(passes())
+    assert [each.plan for each in heard.commits] == ["+0=1, +1=1, +2=1", "9997 changes"]
+
+
+MUCH: dict[str, tuple[Callable[[Status], None], str]] = {
+    "done": (lambda status: status.applied(Applied("step", 1, LONG, 0.1, healed=False)), "plan"),
+    "healed": (lambda status: status.applied(Applied("step", 1, LONG, 0.1, healed=True)), "plan"),
+    "failed": (lambda status: status.failed("step", ApplyError(LONG), 1), "error"),
+    "refused": (lambda status: status.refused("step", {f"key {n}": f"why {n}" for n in range(10_000)}), "keys"),
+}
+
+
+@pytest.mark.parametrize(("tell", "field"), MUCH.values(), ids=MUCH)
+def test_no_line_holds_a_whole_ruleset(tell: Callable[[Status], None], field: str) -> None:
+    line = logged(tell)
+    assert line[field].startswith(("rule 0: ", "key 0, key 1, "))
+    assert "more" in line[field]
+    assert len(json.dumps(line)) < 3 * MOST_LOGGED

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.model.secret import Secret
-from podgate.observe.logs import Lines, Log, News, Repeats, as_json, escaped, log_for
+from podgate.observe.logs import Lines, Log, News, Repeats, as_json, clipped, escaped, log_for
 
 NOON = 1_700_000_000.125  # 2023-11-14T22:13:20.125Z
 
@@ -101,6 +101,19 @@ def test_a_text_of_several_lines_that_is_ours_goes_on_below_its_record() -> None
     assert text_of(plan=Lines("one line")).endswith(' plan="one line"\n')
     assert json.loads(json_of(plan=plan))["plan"] == plan
     assert json_of(plan=plan).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("short", "short"),
+        ("0123456789", "0123456789"),
+        ("0123456789a", "0123456789… (1 more characters)"),
+        ("one\ntwo\nthree", "one\ntwo… (6 more characters)"),
+    ],
+)
+def test_a_long_text_is_clipped_behind_a_whole_line(text: str, shown: str) -> None:
+    assert clipped(text, 10) == shown
 
 
 def test_a_secret_shows_its_digest_wherever_it_stands() -> None:

@@ -30,6 +30,7 @@ DEFAULTS: Final = frozenset({"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "1
 PODGATE: Final = (sys.executable, "-m", "podgate.cli")
 _PORT: Final = 10350
 _START_SECONDS: Final = 30.0
+_LONGEST_LINE: Final = 2_000
 
 
 class Ended(NamedTuple):
@@ -190,6 +191,8 @@ def started(
         yield agent
     finally:
         agent.end(signal.SIGKILL)
+    long = [line[:200] for line in agent.text().splitlines() if len(line) > _LONGEST_LINE]
+    assert not long, "a line of the log says how much was done, and not all of it"
 
 
 @contextmanager

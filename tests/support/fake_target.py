@@ -25,6 +25,9 @@ class FakePlan(Frozen, frozen=True):
     def __str__(self) -> str:
         return ", ".join([f"+{key}={value}" for key, value in self.put] + [f"-{key}" for key in self.removed])
 
+    def brief(self) -> str:
+        return f"{len(self.put) + len(self.removed)} changes"
+
     def touches(self) -> Collection[Key]:
         return [key for key, _ in self.put] + list(self.removed)
 

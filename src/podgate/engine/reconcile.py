@@ -21,10 +21,14 @@ STEADY: Final = 1.0
 """Seconds after which a watch that was opened again counts as working."""
 
 
+MOST_SHOWN: Final = 400
+"""Characters of a plan that a log shows; of a longer one it says how much it does."""
+
+
 class Applied(Frozen, frozen=True):
     """A step that committed: what it did and how long the pass took.
 
-    ``plan`` is without what was refused, and empty when nothing was done.
+    ``plan`` is without what was refused, in counts where that takes much text, and empty when nothing was done.
     """
 
     step: str
@@ -260,6 +264,7 @@ class StepTask(Generic[StatesT, S, P]):
             self._have = None
             self._pace = self._pace.failed(loop.time(), self._jitter(), error.wait)
             self._bell.set()
+            step.failed(full)
             self._report.failed(step.name, error, self._pace.failures)
             return
         # An apply may have done its work although its answer failed: then there is no plan, and still a change.
@@ -273,7 +278,7 @@ class StepTask(Generic[StatesT, S, P]):
         self._pace = self._pace.committed(loop.time(), healed=healed)
         self._note_refusals(plan, refused, full=full)
         seconds = loop.time() - started
-        self._report.applied(Applied(step.name, generation, str(done) if done else "", seconds, healed))
+        self._report.applied(Applied(step.name, generation, _told(done), seconds, healed))
         board.commit(step.name, generation)
         step.committed(generation, seconds, full)
         if changed or self._states is None:
@@ -291,6 +296,12 @@ class StepTask(Generic[StatesT, S, P]):
         self._refused.update(refused)
         if self._refused != before:
             self._report.refused(self._step.name, dict(self._refused))
+
+
+def _told(plan: Plan) -> str:
+    """Give what a log says of a plan."""
+    text = str(plan) if plan else ""
+    return text if len(text) <= MOST_SHOWN else plan.brief()
 
 
 class FollowerTask(Generic[StatesT]):

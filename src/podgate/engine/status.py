@@ -16,11 +16,15 @@ from podgate.joints import ApplyError, Key, Sample
 from podgate.model.problems import Problem, Problems
 from podgate.model.table import Table, changes
 from podgate.observe.answers import TEXT, Answer
-from podgate.observe.logs import Lines, Log, Repeats
+from podgate.observe.logs import Lines, Log, Repeats, clipped
 from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, Reading, exposition
 
 PATIENCE: Final = 3
 """Failures in a row after which a feature is no longer ready."""
+
+MOST_LOGGED: Final = 600
+"""Characters of one field of a log line about a step; a page or a verb says all."""
+_MOST_KEYS: Final = 10
 
 
 class Status:
@@ -86,7 +90,8 @@ class Status:
             self._counters.add(f"{self._prefix}_drift_healed_total", step=step)
         if applied.plan:
             event = "drift healed" if applied.healed else "applied"
-            self._log.info(event, step=step, plan=Lines(applied.plan), milliseconds=round(applied.seconds * 1000, 1))
+            plan = Lines(clipped(applied.plan, MOST_LOGGED))
+            self._log.info(event, step=step, plan=plan, milliseconds=round(applied.seconds * 1000, 1))
 
     def failed(self, step: str, error: ApplyError, failures: int) -> None:
         """Note a failed attempt; log it when it is news."""
@@ -95,7 +100,7 @@ class Status:
         self._counters.add(f"{self._prefix}_sync_total", step=step, result="failure")
         self._counters.add(f"{self._prefix}_errors_total", reason=error.reason)
         if self._repeats.saw(step, str(error)):
-            self._log.error("step failed", step=step, reason=error.reason, error=str(error))
+            self._log.error("step failed", step=step, reason=error.reason, error=clipped(str(error), MOST_LOGGED))
 
     def recovered(self, step: str) -> None:
         """Note that a step, or its watch or follower, works; log it when it did not."""
@@ -122,7 +127,8 @@ class Status:
         fresh = {str(key): why for key, why in refused.items() if key not in self._refused.get(step, {})}
         if fresh:
             write = self._log.warning if step in self._optional else self._log.error
-            write("refused", step=step, keys=", ".join(fresh), why=Lines("\n".join(dict.fromkeys(fresh.values()))))
+            why = "\n".join(dict.fromkeys(fresh.values()))
+            write("refused", step=step, keys=_some(tuple(fresh)), why=Lines(clipped(why, MOST_LOGGED)))
         self._refused[step] = refused
 
     # What the host tells.
@@ -283,3 +289,9 @@ class Status:
         for step, refused in sorted(self._refused.items()):
             rows.append(Sample(f"{name}_refused", len(refused), (("step", step),), help="Keys that a target refuses."))
         return rows
+
+
+def _some(keys: Sequence[str]) -> str:
+    """Name the first keys, and say how many more there are."""
+    more = f" and {len(keys) - _MOST_KEYS} more" if len(keys) > _MOST_KEYS else ""
+    return clipped(", ".join(keys[:_MOST_KEYS]), MOST_LOGGED) + more

@@ -33,6 +33,15 @@ class Lines(str):
     __slots__ = ()
 
 
+def clipped(text: str, most: int) -> str:
+    """Give the beginning of a text, whole lines where there are some, and how much was left out."""
+    if len(text) <= most:
+        return text
+    kept = text[:most]
+    kept = kept[: kept.rfind("\n")] if "\n" in kept else kept
+    return f"{kept}… ({len(text) - len(kept)} more characters)"
+
+
 def escaped(text: str) -> str:
     r"""Give the text with every character that is not printable as ``\n``, ``\t`` or ``\uXXXX``.
 

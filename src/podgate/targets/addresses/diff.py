@@ -22,6 +22,10 @@ class Plan(Frozen, frozen=True):
     def __str__(self) -> str:
         return "\n".join([f"- {each}" for each in self.removed] + [f"+ {each}" for each in self.added])
 
+    def brief(self) -> str:
+        """Say how many."""
+        return f"{len(self.removed)} removed, {len(self.added)} added"
+
     def touches(self) -> Collection[Place]:
         """Give the places of what is added: each may be refused by itself."""
         return tuple(each.place for each in self.added)

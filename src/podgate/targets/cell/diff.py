@@ -25,6 +25,10 @@ class Plan(Frozen, frozen=True):
         # A value that shows itself as before is nothing to tell: it may be another one with each change.
         return f"{before} -> {after}" if self and before != after else ""
 
+    def brief(self) -> str:
+        """Say what is in it now."""
+        return listing(self.want)
+
     def touches(self) -> Collection[object]:
         """Give no key: a cell takes any value."""
         return ()

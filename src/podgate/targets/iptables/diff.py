@@ -16,6 +16,7 @@ from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.model.packet import Jump
 from podgate.model.table import changes
+from podgate.model.tally import tally
 from podgate.targets.iptables.grammar import read_rule
 from podgate.targets.iptables.state import Chain, Form, Placed, Rule, State, chain_name_mistake
 from podgate.targets.iptables.words import rule_words
@@ -58,6 +59,21 @@ class Plan(Frozen, frozen=True):
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    @property
+    def rules_written(self) -> int:
+        """How many rules it writes: all of each chain that comes or changes, and those in built-in chains."""
+        chains = sum(len(chain.rules) for chain in self.filled) + sum(len(rules) for _, rules in self.named)
+        return chains + len(self.added)
+
+    def brief(self) -> str:
+        """Say in one line what it does."""
+        where = f"table {self.want.table} ({self.want.program})"
+        if self.refusal:
+            return f"{where}: {self.refusal}"
+        written = {"chain": len(self.filled) + len(self.named), "rule": self.rules_written}
+        removed = {"chain": len(self.emptied) + len(self.dropped), "built-in rule": len(self.removed)}
+        return f"{where}: written {tally(written)}; removed {tally(removed)}"
 
     def touches(self) -> Collection[str]:
         """Give no keys: iptables refuses a transaction as a whole."""

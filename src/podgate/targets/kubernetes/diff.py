@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from podgate.model.frozen import Frozen
 from podgate.model.table import changes
+from podgate.model.tally import tally
 from podgate.targets.kubernetes.state import Fields, Notice, Part, State, Subject
 
 
@@ -34,6 +35,11 @@ class Plan(Frozen, frozen=True):
         lines += [f"{'delete' if fields.own else 'release'} {part}" for part, fields in self.released]
         lines += [f"event {notice.reason} on {notice.ref}: {notice.message}" for notice, _ in self.notices]
         return "\n".join(lines)
+
+    def brief(self) -> str:
+        """Say in one line how much."""
+        counts = {"part": len(self.applied), "released part": len(self.released), "event": len(self.notices)}
+        return tally(counts)
 
     def touches(self) -> Collection[Part | Notice]:
         """Give the keys that the API may refuse one by one."""

@@ -14,6 +14,7 @@ import msgspec
 from podgate.kubeapi.requests import Request, path_of
 from podgate.model.frozen import Frozen
 from podgate.model.kinds.nodes import NODE
+from podgate.model.tally import tally
 
 JSON_PATCH: Final = "application/json-patch+json"
 """RFC 6902; a merge patch would replace the whole list of taints."""
@@ -44,6 +45,10 @@ class Plan(Frozen, frozen=True):
 
     def __str__(self) -> str:
         return "\n".join(f"- Node/{each.node}: taint {each.key}" for each in self.nodes)
+
+    def brief(self) -> str:
+        """Say how many."""
+        return tally({"taint": len(self.nodes)})
 
     def touches(self) -> Collection[Tainted]:
         """Give the Nodes."""

@@ -7,6 +7,7 @@ Invariant: a socket that stays is not in the plan, so its connections and its ba
 from collections.abc import Collection
 
 from podgate.model.frozen import Frozen
+from podgate.model.tally import tally
 from podgate.targets.listeners.state import Endpoint, State
 
 
@@ -22,6 +23,10 @@ class Plan(Frozen, frozen=True):
     def __str__(self) -> str:
         lines = [f"open {endpoint}" for endpoint in self.opened] + [f"close {endpoint}" for endpoint in self.closed]
         return "\n".join(lines)
+
+    def brief(self) -> str:
+        """Say how many."""
+        return tally({"opened socket": len(self.opened), "closed socket": len(self.closed)})
 
     def touches(self) -> Collection[Endpoint]:
         """Give every endpoint of the plan: each may be refused by itself."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from podgate.model.frozen import Frozen
 from podgate.model.table import Table, changes
+from podgate.model.tally import tally
 from podgate.targets.nftables import code
 from podgate.targets.nftables.elements import Data, Element, data_text, key_texts
 from podgate.targets.nftables.state import Chain, Hook, Rule, Set, State, comment_text, is_name
@@ -68,6 +69,25 @@ class Plan(Frozen, frozen=True):
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def brief(self) -> str:
+        """Say in one line what it does."""
+        want, changed = self.want, self.elements.values()
+        filled, sets = (want.chains, want.sets) if self.whole else (self.filled, self.new_sets)
+        come = {
+            "chain": len({chain.name for chain in (*self.declared, *filled)}),
+            "rule": sum(len(chain.rules) for chain in filled),
+            "set": len(sets),
+            "element": sum(len(want.elements_of(each.name)) for each in sets)
+            + sum(len(each.added) for each in changed),
+        }
+        gone = {
+            "chain": len(self.dropped_chains),
+            "set": len(self.dropped_sets),
+            "element": sum(len(each.removed) for each in changed),
+        }
+        why = f": {self.whole}" if self.whole else ""
+        return f"table {want.family} {want.name}{why}: written {tally(come)}; removed {tally(gone)}"
 
 
 def same_declaration(have: Set, want: Set) -> bool:

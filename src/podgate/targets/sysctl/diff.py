@@ -7,6 +7,7 @@ Invariant: what is not wanted is left as it is: nobody knows what it was before.
 from collections.abc import Collection, Mapping
 
 from podgate.model.frozen import Frozen
+from podgate.model.tally import tally
 from podgate.targets.sysctl.state import State
 
 
@@ -25,6 +26,10 @@ class Plan(Frozen, frozen=True):
             return "which this kernel lacks" if value is None else f"was {value}"
 
         return "\n".join(f"~ {name} = {value}, {before(name)}" for name, value in sorted(self.to_set.items()))
+
+    def brief(self) -> str:
+        """Say how many."""
+        return tally({"parameter": len(self.to_set)})
 
     def touches(self) -> Collection[str]:
         """Give every parameter of the plan: each may be refused by itself."""

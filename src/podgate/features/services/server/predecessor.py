@@ -20,6 +20,7 @@ from podgate.linux.nftables_batch import delete_table
 from podgate.linux.nftables_watch import refused
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
+from podgate.model.tally import tally
 from podgate.observe.listen import Listen
 
 NAME: Final = "kube-proxy"
@@ -54,6 +55,10 @@ class Plan(Frozen, frozen=True):
 
     def __str__(self) -> str:
         return "\n".join(f"- table {family} {NAME}: left by kube-proxy" for family in self.families)
+
+    def brief(self) -> str:
+        """Say how many."""
+        return tally({"table": len(self.families)})
 
     def touches(self) -> Collection[str]:
         """Give the one key that may be refused."""
