@@ -1,6 +1,7 @@
 """Which UDP flows a commit deletes, as a table: reports 1 to 7 of kube-proxy's conntrack history among the rows."""
 
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from podgate.features.services.to_conntrack import judge_of
 from podgate.model.frozen import ObjectRef
 from podgate.model.table import Table
 
-NODE = frozenset({ip_address("192.0.2.1").packed})
+NODE = frozenset(ip_address(each).packed for each in ("192.0.2.1", "192.0.2.2", "127.0.0.1"))
 RANGE = ("10.96.0.0/16",)
 
 
@@ -35,11 +36,13 @@ def dns(*serving: str, protocol: str = "udp", node_port: int = 0, external: str 
     )
 
 
-def intent(*ports: ServicePort) -> FamilyIntent:
+def intent(*ports: ServicePort, **node: Any) -> FamilyIntent:
     table = Table.of({ObjectRef("Service", "dns", "kube-system"): ports} if ports else {})
-    return FamilyIntent("ip", NodeWide(service_ranges=RANGE), table)
+    return FamilyIntent("ip", NodeWide(service_ranges=RANGE, **node), table)
 
 
+PRIMARY = {"node_port_ips": (ip_address("192.0.2.1").packed,)}
+OTHER = {"node_port_ips": (ip_address("192.0.2.2").packed,)}
 A, B = "10.1.0.1:5353", "10.1.0.2:5353"
 SERVICE, UNUSED = "10.96.0.10:53", "10.96.7.7:53"
 
@@ -73,6 +76,26 @@ CASES = {
     "a Pod that listens on the same number itself": (
         *(intent(dns(A, node_port=30053)), intent(dns(B, node_port=30053))),
         *("10.1.0.9:30053", "10.1.0.9:30053", False),
+    ),
+    "a program on an address that node ports are not open on": (
+        *(intent(dns(A, node_port=30053), **PRIMARY), intent(dns(B, node_port=30053), **PRIMARY)),
+        *("192.0.2.2:30053", "192.0.2.2:30053", False),
+    ),
+    "by the address that node ports are open on": (
+        *(intent(dns(A, node_port=30053), **PRIMARY), intent(dns(B, node_port=30053), **PRIMARY)),
+        *("192.0.2.1:30053", A, True),
+    ),
+    "by the address that node ports were open on": (
+        *(intent(dns(A, node_port=30053), **PRIMARY), intent(dns(B, node_port=30053), **OTHER)),
+        *("192.0.2.1:30053", A, True),
+    ),
+    "a program on a loopback address": (
+        *(intent(dns(A, node_port=30053)), intent(dns(B, node_port=30053))),
+        *("127.0.0.1:30053", "127.0.0.1:30053", False),
+    ),
+    "by a loopback address that rules lead elsewhere": (
+        *(intent(dns(A, node_port=30053), localhost=True), intent(dns(B, node_port=30053), localhost=True)),
+        *("127.0.0.1:30053", A, True),
     ),
     "another Service": (intent(dns(A)), intent(dns(B)), "10.96.0.11:53", A, False),
     "at a start: does not serve any more (125467)": (None, intent(dns(B)), SERVICE, A, True),

@@ -7,10 +7,11 @@ Service has endpoints now, which it then reaches. What serves, terminating or no
 TCP is left alone: its peers notice, and a connection to a terminating Pod is to end by itself.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_network
 
-from podgate.features.services.intent import FamilyIntent, ServicePort
+from podgate.features.services.intent import FamilyIntent, NodeWide, ServicePort
+from podgate.features.services.node import is_loopback
 from podgate.model.frozen import ObjectRef
 from podgate.model.table import Table, changes
 
@@ -34,7 +35,7 @@ def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: Callable[[],
         before: what was committed earlier; None at a start, when all flows to Services are looked at, and those of
             Services that went while nobody watched are known by the ranges of cluster IPs.
         after: what is committed now.
-        own: gives this node's addresses, packed: node ports are open on them alone.
+        own: gives this node's addresses, packed: node ports are open on no others.
     """
     had = before.ports if before else Table[ObjectRef, tuple[ServicePort, ...]]()
     serving: dict[Destination, frozenset[bytes]] = {}
@@ -48,7 +49,21 @@ def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: Callable[[],
                 come.update(dict.fromkeys(destinations_of(port), frozenset(port.serving)))
     serving.update(come)  # an address that went from one Service to another leads to the other's endpoints
     ranges = _ranges(after) if before is None else ()
-    return _judge(serving, own(), ranges) if serving or ranges else None
+    if not serving and not ranges:
+        return None
+    addresses = own()
+    opened = frozenset(each for part in (before, after) if part for each in _opened(part.node, addresses))
+    return _judge(serving, opened, ranges)
+
+
+def _opened(node: NodeWide, own: frozenset[bytes]) -> Iterator[bytes]:
+    """Give the addresses that node ports are open on: on all others a flow to such a number is somebody else's."""
+    for address in own:
+        if is_loopback(address):
+            if node.localhost and not node.proxied:
+                yield address
+        elif node.node_port_ips is None or address in node.node_port_ips:
+            yield address
 
 
 def _ranges(intent: FamilyIntent) -> tuple[tuple[bytes, bytes], ...]:
@@ -57,13 +72,13 @@ def _ranges(intent: FamilyIntent) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def _judge(
-    serving: Mapping[Destination, frozenset[bytes]], own: frozenset[bytes], ranges: tuple[tuple[bytes, bytes], ...]
+    serving: Mapping[Destination, frozenset[bytes]], opened: frozenset[bytes], ranges: tuple[tuple[bytes, bytes], ...]
 ) -> FlowJudge:
     nothing: frozenset[bytes] = frozenset()
 
     def is_stale(destination: bytes, port: int, answerer: bytes, answerer_port: int) -> bool:
         endpoints = serving.get((destination, port))
-        if endpoints is None and destination in own:
+        if endpoints is None and destination in opened:
             endpoints = serving.get((b"", port))
         if endpoints is None:
             if not any(first <= destination <= last for first, last in ranges):
