@@ -15,22 +15,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from benchmarks.figures.configuration import bulk, mark, text_of
 from benchmarks.figures.edits import Kernel
-from benchmarks.support import descriptors, installed, launch, memory_kb, rest
+from benchmarks.support import installed, launch, rest
 from podgate.linux.namespaces import inside_network
 from tests.support.agent import Agent
 from tests.support.netns import NetNamespace, netns
 from tests.support.poll import happens
 from tests.support.volume import MountedFile
-
-CHECK_EVERY: Final = 5.0
-"""Seconds between two checks; while one runs, nothing else happens."""
+from tools.soaking import Deeds, DidNotHoldError, Growth, soaked
 
 PATIENCE: Final = 10.0
 """Seconds in which the kernel must become right. Healing takes less than one; a busy machine is not at fault."""
@@ -61,10 +58,6 @@ FOREIGN: Final = (
     "add table ip neighbour; add chain ip neighbour own; delete table ip neighbour",
 )
 """What other programs and people do; the last one is none of our business."""
-
-
-class DidNotHoldError(Exception):
-    """Something that must hold does not; the message says what, for people."""
 
 
 class Node:
@@ -116,10 +109,8 @@ class World:
         self._text = text_of([self._newest])
         self._good.write_text(self._text)
         self._pods: set[int] = set()
-        self.counts: Counter[str] = Counter()
-        self.slowest = 0.0
-        self.first: tuple[int, int] | None = None
-        self._events: dict[str, tuple[int, Callable[[], None]]] = {
+        self.sizes = [Growth(self._steady.name, self._steady.agent.pid, GROWTH_KB)]
+        events: dict[str, tuple[int, Callable[[], None]]] = {
             "edits": (40, self._edit),
             "bursts": (6, self._burst),
             "bad files": (8, self._bad),
@@ -129,14 +120,7 @@ class World:
             "kills": (4, lambda: self._restart(signal.SIGKILL)),
             "stops": (1, lambda: self._restart(signal.SIGTERM)),
         }
-
-    def event(self) -> str:
-        """Let one thing happen; give its name."""
-        names = list(self._events)
-        (name,) = self.chance.choices(names, [weight for weight, _ in self._events.values()])
-        self._events[name][1]()
-        self.counts[name] += 1
-        return name
+        self.deeds = Deeds(chance, events)
 
     def _edit(self) -> None:
         count = self.chance.choice((0, 0, 3, 20, 2000))
@@ -203,26 +187,16 @@ class World:
                     raise DidNotHoldError(f"{node.name}: the agent ended by itself")
                 if time.monotonic() - started > PATIENCE:
                     raise DidNotHoldError(f"{node.name}: still different after {PATIENCE:.0f} s:\n{said}")
-            self.slowest = max(self.slowest, time.monotonic() - started)
             if "Traceback" in node.log.read_text():
                 raise DidNotHoldError(f"{node.name}: a traceback is in its log")
         own = len(self._steady.kernel.own_pods())
         if own > len(self._pods) or (self._pods and not own):
             raise DidNotHoldError(f"{len(self._pods)} Pods, but {own} intervals of own Pods in the kernel")
 
-    def size(self) -> tuple[int, int]:
-        """Give the steady agent's memory in KiB and its number of descriptors."""
-        return memory_kb(self._steady.agent.pid)[0], descriptors(self._steady.agent.pid)
-
-    def grown(self) -> Iterator[str]:
-        """Say what of the steady agent grew since ``first``."""
-        if self.first is None:
-            return
-        memory, opened = self.size()
-        if memory > self.first[0] + GROWTH_KB:
-            yield f"steady: its memory grew from {self.first[0]} to {memory} KiB"
-        if opened > self.first[1]:
-            yield f"steady: its descriptors grew from {self.first[1]} to {opened}"
+    def measured(self, what: Callable[[Growth], None]) -> None:
+        """Look at the sizes; whatever happened, the steady agent holds one list."""
+        for size in self.sizes:
+            what(size)
 
 
 def soak(folder: Path, seconds: float, chance: random.Random) -> list[str]:
@@ -237,32 +211,4 @@ def soak(folder: Path, seconds: float, chance: random.Random) -> list[str]:
         for node in nodes:
             node.agent.until_ready()
         world = World(folder, (nodes[0], nodes[1]), volume, chance)
-        recent: list[str] = []
-        try:
-            _run(world, seconds, recent)
-        except DidNotHoldError as error:
-            logs = "".join(f"\n{node.name}'s log ends:\n{_tail(node.log)}" for node in nodes)
-            return [f"{error}\nafter: {', '.join(recent[-12:])}{logs}"]
-        return list(world.grown())
-
-
-def _run(world: World, seconds: float, recent: list[str]) -> None:
-    started = time.monotonic()
-    warm = max(60.0, seconds / 4)
-    while (now := time.monotonic() - started) < seconds:
-        until = min(now + CHECK_EVERY, seconds)
-        while time.monotonic() - started < until:
-            recent.append(world.event())
-            rest(world.chance.expovariate(5.0))
-        world.check()
-        memory, opened = world.size()
-        if world.first is None and time.monotonic() - started > warm:
-            world.first = memory, opened
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(world.counts.items()))
-        size = f"steady: {memory} KiB, {opened} descriptors"
-        spent = time.monotonic() - started
-        print(f"{spent:6.0f} s  no difference; {counts}; {size}; slowest check {world.slowest:.1f} s", flush=True)
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(line[:400] for line in log.read_text().splitlines()[-12:])
+        return soaked(world, seconds, {node.name: node.log for node in nodes})

@@ -11,7 +11,6 @@ import random
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -21,11 +20,11 @@ from podgate.linux.namespaces import inside_network
 from podgate.linux.processes import die_with_parent
 from tests.support.netns import NetNamespace, netns
 from tests.support.poll import happens
+from tools.soaking import CHECK_EVERY, Deeds
 
 CROWD: Final = 150
 """Clients at a time; each does one thing after another."""
 
-CHECK_EVERY: Final = 5.0
 GROWTH_KB: Final = 3 * 1024
 """KiB by which the proxy may grow after the first minute, or after half of the time if that is shorter."""
 
@@ -56,7 +55,7 @@ class Crowd:
     """Clients that do as chance has it.
 
     Attributes:
-        counts: what was done.
+        deeds: what they do.
         failures: what did not hold.
         first: KiB of the proxy once it was warm; 0 before that.
     """
@@ -64,10 +63,9 @@ class Crowd:
     def __init__(self, chance: random.Random, secrets: list[bytes]) -> None:
         self._chance = chance
         self._secrets = secrets
-        self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
         self.first = 0
-        self._deeds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
+        deeds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "kept connections": (30, self._kept),
             "denied": (20, self._denied),
             "pipelines": (8, self._pipeline),
@@ -78,16 +76,15 @@ class Crowd:
             "silent": (6, self._silent),
             "junk": (10, self._junk),
         }
+        self.deeds = Deeds(chance, deeds)
 
     async def run(self, until: float) -> None:
         """Do one thing after another, and be through by then."""
-        names = list(self._deeds)
         while time.monotonic() < until - _LONGEST:
-            (name,) = self._chance.choices(names, [weight for weight, _ in self._deeds.values()])
+            _, deed = self.deeds.next()
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(_LONGEST):
-                    await self._deeds[name][1]()
-            self.counts[name] += 1
+                    await deed()
 
     async def ask(self, data: bytes, seconds: float = 5.0) -> bytes:
         """Send, and give all until the end."""
@@ -228,8 +225,7 @@ async def _run(crowd: Crowd, proxy: subprocess.Popen[bytes], seconds: float) -> 
             spent = time.monotonic() - began
             if not crowd.first and spent > warm:
                 crowd.first = size[0]
-            counts = ", ".join(f"{count} {name}" for name, count in sorted(crowd.counts.items()))
-            print(f"{spent:6.0f} s  answered; {counts}; {size[0]} KiB, {size[1]} descriptors", flush=True)
+            print(f"{spent:6.0f} s  answered; {crowd.deeds}; {size[0]} KiB, {size[1]} descriptors", flush=True)
 
 
 def _grown(crowd: Crowd, pid: int) -> list[str]:

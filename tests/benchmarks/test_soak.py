@@ -11,7 +11,8 @@ from benchmarks.figures.configuration import mark, text_of
 from tests.style.reading import ROOT
 from tests.support.netns import netns
 from tests.support.volume import MountedFile
-from tools.soak_masquerade import DidNotHoldError, Node, World
+from tools.soak_masquerade import Node, World
+from tools.soaking import DidNotHoldError
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
