@@ -8,7 +8,6 @@ that is replaced by a rename takes a watch on itself away.
 What the kernel does not tell: a mount over a directory, and changes by other machines on a network file system.
 """
 
-import asyncio
 import os
 from collections.abc import Collection, Mapping
 from enum import Enum
@@ -16,6 +15,8 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from inotify_simple import INotify, flags
+
+from podgate.linux.descriptors import readable
 
 
 class What(Enum):
@@ -119,14 +120,8 @@ class Directories:
 
     async def events(self) -> tuple[Event, ...]:
         """Wait until something happened; give all that has, in order. Safe to cancel: no event is lost."""
-        loop = asyncio.get_running_loop()
         while not (events := self.pending()):
-            readable = loop.create_future()
-            loop.add_reader(self._inotify.fileno(), _wake, readable)
-            try:
-                await readable
-            finally:
-                loop.remove_reader(self._inotify.fileno())
+            await readable(self._inotify.fileno())
         return events
 
     def pending(self) -> tuple[Event, ...]:
@@ -163,8 +158,3 @@ class Directories:
             self._inotify.rm_watch(descriptor)
         except OSError:
             return  # EINVAL: the kernel removed it together with its directory
-
-
-def _wake(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)

@@ -119,11 +119,14 @@ def open_namespace(kind: str, pid: int | str = "self") -> int:
 
 
 @contextmanager
-def inside_network(descriptor: int) -> Iterator[None]:
-    """Be in another network namespace for a moment: a socket or process made there stays there.
+def inside_network(descriptor: int | None) -> Iterator[None]:
+    """Be in another network namespace for a moment: a socket or process made there stays there. None is this one.
 
     The calling thread alone moves. The body must not await: every task of an event loop shares the thread.
     """
+    if descriptor is None:
+        yield
+        return
     home = open_namespace("net", "thread-self")
     try:
         setns(descriptor, CLONE_NEWNET)

@@ -1,11 +1,11 @@
 """Netlink: messages, attributes, requests, dumps and notifications over a raw socket (RFC 3549, netlink(7)).
 
-Here: what every netlink family shares. Not here: what a family's messages mean (nftables.py, routes.py).
+Here: what every netlink family shares. Not here: what a family's messages mean (nftables.py,
+rtnetlink.py, conntrack.py).
 Invariant: the kernel handles a request inside ``send``, so its answer waits in the socket when ``send`` returns:
 requests are plain calls that wait for nobody, and only notifications are awaited.
 """
 
-import asyncio
 import contextlib
 import ctypes
 import errno
@@ -15,6 +15,8 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Self
+
+from podgate.linux.descriptors import readable
 
 NLM_F_REQUEST: Final = 0x1
 NLM_F_ACK: Final = 0x4
@@ -334,7 +336,7 @@ class Listener(_Socket):
     async def receive(self) -> list[Message]:
         """Wait for notifications and give all that have arrived; raises NotificationsLostError, then goes on."""
         while True:
-            await self._readable()
+            await readable(self._socket.fileno())
             found = self.waiting()
             if found:
                 return found
@@ -352,12 +354,3 @@ class Listener(_Socket):
                     raise NotificationsLostError from problem
                 raise
         return found
-
-    async def _readable(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        loop.add_reader(self._socket, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(self._socket)

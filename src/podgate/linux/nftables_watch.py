@@ -49,7 +49,7 @@ class Watch(Generic[S]):
 
     def inside(self) -> contextlib.AbstractContextManager[None]:
         """Be in the network namespace for the body."""
-        return inside_network(self._namespace) if self._namespace is not None else contextlib.nullcontext()
+        return inside_network(self._namespace)
 
     @property
     def connection(self) -> Connection:

@@ -18,15 +18,11 @@ _PR_SET_PDEATHSIG: Final = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that made it ends. Survives exec."""
+    if _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
-
-
-def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when the thread that made it ends. Survives exec."""
-    _prctl(_PR_SET_PDEATHSIG, signal_number)
+        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
 
 
 class Child:

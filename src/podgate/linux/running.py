@@ -83,7 +83,7 @@ async def run(
 def _spawn(
     command: list[str], environment: dict[str, str], actions: list[tuple[int, int, int]], namespace: int | None
 ) -> int:
-    with inside_network(namespace) if namespace is not None else contextlib.nullcontext():
+    with inside_network(namespace):
         return os.posix_spawn(command[0], command, environment, file_actions=actions)
 
 

@@ -66,7 +66,7 @@ class AddressesTarget:
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Tell when others change our addresses."""
-        with _mapped("watching addresses"), self._inside():
+        with _mapped("watching addresses"), inside_network(self._namespace):
             listener = Listener(socket.NETLINK_ROUTE, ADDRESS_GROUPS)
         with listener:
             while True:
@@ -77,11 +77,8 @@ class AddressesTarget:
                     await listener.receive()
 
     def _connection(self) -> Connection:
-        with self._inside():
+        with inside_network(self._namespace):
             return Connection(socket.NETLINK_ROUTE)
-
-    def _inside(self) -> contextlib.AbstractContextManager[None]:
-        return inside_network(self._namespace) if self._namespace is not None else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
