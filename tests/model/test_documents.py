@@ -13,6 +13,7 @@ from podgate.model.composing import MAX_ALIASED, MAX_DEPTH, Composer
 from podgate.model.documents import (
     _composed,
     _json,
+    each_json_line,
     locate,
     locate_all,
     parse,
@@ -212,6 +213,16 @@ def test_json_lines() -> None:
     assert fatal.line == 3
 
 
+def test_json_lines_come_one_by_one() -> None:
+    first, second, last = each_json_line(b'{"a": 1}\n\n{"b": 2, "b": 3}\n{"c": \n')
+    assert first.documents == ({"a": 1},)
+    assert second.documents == ({"b": 3},)
+    assert [fault.line for fault in second.faults] == [3]
+    assert last.documents == ()
+    assert last.fatal is not None
+    assert last.fatal.line == 4
+
+
 CONFIG = b"""\
 # a comment
 nonMasqueradeCIDRs:
@@ -278,6 +289,10 @@ PIECES = st.sampled_from([
 @given(st.lists(PIECES, max_size=40).map(b"".join) | st.binary(max_size=200))
 @settings(max_examples=max(100, settings().max_examples))
 def test_no_bytes_raise(data: bytes) -> None:
+    line_by_line = list(each_json_line(data))
+    whole = parse_json_lines(data)
+    assert [each for part in line_by_line for each in part.documents] == list(whole.documents)
+    assert [each for part in line_by_line for each in part.faults] == list(whole.faults)
     for read in (parse, parse_json, parse_json_lines):
         parsed = read(data)
         assert all(fault.line >= 1 and fault.column >= 1 for fault in parsed.faults)

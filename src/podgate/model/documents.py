@@ -1,6 +1,7 @@
 """Documents: the bytes of a YAML or JSON file become plain values, with the lines of their fields on demand.
 
-Here: ``parse``, ``parse_json``, ``parse_json_lines`` and ``locate``. Not here: reading files, or what the values mean.
+Here: ``parse``, ``parse_json``, ``parse_json_lines``, ``each_json_line`` and ``locate``.
+Not here: reading files, or what the values mean.
 Invariant: nothing raises on any bytes; every complaint is a Fault with a line; the first fatal one ends the stream.
 
 YAML is read as sigs.k8s.io/yaml does (the rules are in scalars.py), with libyaml where PyYAML has it. Anchors, aliases
@@ -11,7 +12,7 @@ happens when a message is printed. Paths are those of fieldpath.py: ``field_path
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 import yaml
@@ -71,6 +72,21 @@ def parse_json(data: bytes) -> Parsed:
 def parse_json_lines(data: bytes) -> Parsed:
     """Read one JSON document per line (``.jsonl``); blank lines are skipped. A bad line ends the stream."""
     return _composed(Composer(), data, _json_lines)
+
+
+def each_json_line(data: bytes) -> Iterator[Parsed]:
+    """Do what ``parse_json_lines`` does, a line at a time: of a large file, not all values are there at once."""
+    composer = Composer()
+    told = 0
+    try:
+        for number, line in enumerate(_lines(_text(data))):
+            _json_line(composer, line, number)
+            if composer.documents or len(composer.warnings) > told:
+                yield Parsed(tuple(composer.documents), tuple(composer.warnings[told:]))
+                composer.documents.clear()
+                told = len(composer.warnings)
+    except Stop as stop:
+        yield Parsed(faults=(*composer.warnings[told:], stop.fault))
 
 
 def locate(data: bytes, document: int, path: str) -> int | None:
@@ -267,12 +283,24 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _json_lines(composer: Composer, text: str) -> None:
-    for number, line in enumerate(text.split("\n")):
-        try:
-            _json(composer, line, number)
-        except Stop as stop:
-            fault = stop.fault
-            raise Stop((max(fault.line, number + 1), fault.column), fault.message) from stop
+    for number, line in enumerate(_lines(text)):
+        _json_line(composer, line, number)
+
+
+def _lines(text: str) -> Iterator[str]:
+    begin = 0
+    while (end := text.find("\n", begin)) >= 0:
+        yield text[begin:end]
+        begin = end + 1
+    yield text[begin:]
+
+
+def _json_line(composer: Composer, line: str, above: int) -> None:
+    try:
+        _json(composer, line, above)
+    except Stop as stop:
+        fault = stop.fault
+        raise Stop((max(fault.line, above + 1), fault.column), fault.message) from stop
 
 
 def _take_json(composer: Composer, token: re.Match[str], at: At) -> None:
@@ -319,6 +347,7 @@ __all__ = [
     "Fault",
     "Parsed",
     "Part",
+    "each_json_line",
     "field_path",
     "locate",
     "locate_all",

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from podgate.model.converting import invalid, without_nulls
-from podgate.model.documents import Parsed, parse, parse_json, parse_json_lines
+from podgate.model.documents import Fault, Parsed, each_json_line, parse, parse_json, parse_json_lines
 from podgate.model.fieldpath import Part, field_path
 from podgate.model.frozen import Frozen, ObjectRef, file_ref
 from podgate.model.kinds.meta import ApiObject
@@ -85,18 +85,14 @@ def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> 
         wanted: which objects are asked for.
         status: what to put under ``status`` of the object (a lab keeps it in a file of its own).
     """
-    parsed = parsed_file(path, data)
     # Most of what a large file costs is to look for null everywhere; JSON has one word for it.
-    clean = without_nulls if b"null" in data or path[path.rfind(".") :] not in _READERS else _as_it_is
-    problems = [
-        Problem(file_ref(path), "error" if fault.fatal else "warning", "Syntax" if fault.fatal else "Suspicious", "",
-                str(fault))
-        for fault in parsed.faults
-    ]  # fmt: skip
+    clean = without_nulls if b"null" in data or _suffix(path) not in _READERS else _as_it_is
+    faults: list[Fault] = []
+    problems: list[Problem] = []
     objects: dict[ObjectRef, ApiObject] = {}
     places: dict[ObjectRef, Place] = {}
     broken: set[ObjectRef] = set()
-    for place, obj in objects_in(parsed):
+    for place, obj in _objects_of(_parts(path, data), faults):
         if isinstance(status, dict) and isinstance(obj, dict):
             obj = {**obj, "status": status}  # noqa: PLW2901 - the object, completed
         read = _read(path, place, obj, wanted, clean)
@@ -110,20 +106,43 @@ def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> 
                 problems.append(_twice(path, place, ref))
             else:
                 objects[ref], places[ref] = decoded, place
-    return FileObjects(objects, places, tuple(problems), frozenset(broken), parsed=parsed.fatal is None)
+    found = (*(_syntax(path, fault) for fault in faults), *problems)
+    return FileObjects(objects, places, found, frozenset(broken), parsed=not any(fault.fatal for fault in faults))
 
 
 def parsed_file(path: str, data: bytes) -> Parsed:
     """Parse by the file's name."""
-    suffix = path[path.rfind(".") :] if "." in path else ""
-    return _READERS.get(suffix, parse)(data)
+    return _READERS.get(_suffix(path), parse)(data)
 
 
 def objects_in(parsed: Parsed) -> Iterator[tuple[Place, Any]]:
     """Give each object with its place; the items of a ``List`` one by one. Empty documents are skipped."""
-    for index, document in enumerate(parsed.documents):
-        if document is not None:
-            yield from _flat(Place(index), document)
+    return _objects_of((parsed,), [])
+
+
+def _objects_of(parts: Iterable[Parsed], faults: list[Fault]) -> Iterator[tuple[Place, Any]]:
+    """Give the objects of a file that comes in parts, and add the faults of each part that is through."""
+    index = 0
+    for part in parts:
+        for document in part.documents:
+            if document is not None:
+                yield from _flat(Place(index), document)
+            index += 1
+        faults += part.faults
+
+
+def _parts(path: str, data: bytes) -> Iterable[Parsed]:
+    return each_json_line(data) if _suffix(path) == ".jsonl" else (parsed_file(path, data),)
+
+
+def _suffix(path: str) -> str:
+    return path[path.rfind(".") :] if "." in path else ""
+
+
+def _syntax(path: str, fault: Fault) -> Problem:
+    if fault.fatal:
+        return Problem(file_ref(path), "error", "Syntax", "", str(fault))
+    return Problem(file_ref(path), "warning", "Suspicious", "", str(fault))
 
 
 def _flat(place: Place, obj: Any) -> Iterator[tuple[Place, Any]]:
