@@ -13,9 +13,11 @@ from podgate.features.services.addresses import (
     endpoint_text,
     has_leading_zeros,
     merged,
+    oddity,
     packed,
     range_text,
     span,
+    special,
     with_port,
     within,
 )
@@ -24,8 +26,9 @@ from podgate.features.services.addresses import (
 @given(st.ip_addresses())
 def test_an_address_is_read_as_its_bytes_and_shown_again(address: object) -> None:
     text = str(address)
-    mapped = getattr(address, "ipv4_mapped", None) is not None
-    assert canonical(text) == packed(text) == (None if mapped else ip_address(text).packed)
+    mapped = getattr(address, "ipv4_mapped", None)
+    assert canonical(text) == (None if mapped else ip_address(text).packed)
+    assert packed(text) == (mapped or ip_address(text)).packed
     assert address_text(ip_address(text).packed) == text
 
 
@@ -48,13 +51,17 @@ def test_an_address_is_read_as_its_bytes_and_shown_again(address: object) -> Non
         ("", None),
         ("FD00::0001", "fd00::1"),
         ("fd00::1%eth0", None),
-        ("::ffff:10.0.0.1", None),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("::FFFF:a00:1", "10.0.0.1"),
+        ("::ffff:010.0.0.1", None),
         ("None", None),
     ],
 )
 def test_odd_texts(text: str, read: str | None) -> None:
     assert packed(text) == (None if read is None else ip_address(read).packed)
-    assert (packed(text) != canonical(text)) <= has_leading_zeros(text)
+    odd = packed(text) != canonical(text)
+    assert odd <= (oddity(text)[0] in ("LeadingZeros", "MappedAddress"))
+    assert odd <= (has_leading_zeros(text) or ":" in text)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +80,8 @@ def test_odd_texts(text: str, read: str | None) -> None:
         ("/8", None),
         ("fd00::/129", None),
         ("fd00::%eth0/64", None),
+        ("::ffff:10.0.0.0/104", None),
+        ("::ffff:10.0.0.0/8", None),
     ],
 )
 def test_ranges(text: str, network: str | None) -> None:
@@ -94,3 +103,30 @@ def test_merged_ranges_hold_the_same_addresses(ranges: list[tuple[int, int]], ad
     assert within(address.to_bytes(4), found) is within(address.to_bytes(4), tuple(spans))
     assert all(int.from_bytes(one[1]) + 1 < int.from_bytes(two[0]) for one, two in pairwise(found))
     assert not within(address.to_bytes(16), found)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("0.0.0.0", "the address of nobody"),
+        ("0.0.0.1", ""),
+        ("::", "the address of nobody"),
+        ("::2", ""),
+        ("127.255.0.1", "a loopback address"),
+        ("128.0.0.1", ""),
+        ("::1", "a loopback address"),
+        ("169.254.169.254", "a link-local address"),
+        ("169.255.0.1", ""),
+        ("224.0.0.251", "a link-local address"),
+        ("224.0.1.1", ""),
+        ("fe80::1", "a link-local address"),
+        ("febf::1", "a link-local address"),
+        ("fec0::1", ""),
+        ("ff02::fb", "a link-local address"),
+        ("ff05::1", ""),
+        ("10.0.0.1", ""),
+        ("fd00::1", ""),
+    ],
+)
+def test_addresses_that_an_api_server_takes_for_nobodys(text: str, kind: str) -> None:
+    assert special(ip_address(text).packed) == kind

@@ -1,14 +1,15 @@
 """addresses: the API's texts of addresses and ranges as packed bytes, and back.
 
-Here: reading and showing. Not here: which address means what (ports.py, slices.py).
+Here: reading and showing, addresses that are nobody's. Not here: which address means what (ports.py, slices.py).
 Invariant: what is read is in network order, 4 or 16 bytes, so that bytes compare as addresses do; nothing raises on any
 text.
 
-Old objects may hold IPv4 addresses with leading zeros, which the API no longer takes. kube-proxy reads them as decimal
-numbers (KEP-4858), and so does this.
+Old objects may hold IPv4 addresses with leading zeros, or written as IPv6, which the API no longer takes. kube-proxy
+reads the former as decimal numbers and the latter as IPv4 (KEP-4858), and so does this.
 """
 
 import re
+from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
@@ -34,11 +35,33 @@ def canonical(text: str) -> bytes | None:
 
 
 def packed(text: str) -> bytes | None:
-    """Read an address, IPv4 with leading zeros too."""
+    """Read an address, also IPv4 with leading zeros, or inside IPv6 (``::ffff:192.0.2.1``)."""
+    address = _with_zeros(text)
+    return _mapped(text) if address is None else address
+
+
+def _with_zeros(text: str) -> bytes | None:
     address = canonical(text)
     if address is None and has_leading_zeros(text):
         return canonical(".".join(part.lstrip("0") or "0" for part in text.split(".")))
     return address
+
+
+def _mapped(text: str) -> bytes | None:
+    try:
+        inside = IPv6Address(text).ipv4_mapped
+    except AddressValueError:
+        return None
+    return None if inside is None else inside.packed
+
+
+def oddity(text: str) -> tuple[str, str]:
+    """Give a reason and a message for an address that ``packed`` reads and ``canonical`` does not."""
+    if has_leading_zeros(text):
+        return "LeadingZeros", f"{text} has leading zeros, and is read as decimal numbers: write it without them"
+    address = packed(text)
+    shown = "" if address is None else address_text(address)
+    return "MappedAddress", f"{text} is an IPv4 address inside an IPv6 one, and is read as {shown}: write that"
 
 
 def has_leading_zeros(text: str) -> bool:
@@ -62,7 +85,7 @@ def family_of(address: bytes) -> Family:
 def span(text: str) -> Span | None:
     """Read ``10.0.0.0/8``; host bits are cleared, as kube-proxy does. None for a text that is no range."""
     found = _CIDR.fullmatch(text)
-    first = None if found is None else packed(found[1])
+    first = None if found is None else _with_zeros(found[1])
     if found is None or first is None:
         return None
     bits, length = len(first) * 8, int(found[2])
@@ -82,6 +105,27 @@ def range_text(text: str) -> str | None:
 def within(address: bytes, spans: tuple[Span, ...]) -> bool:
     """Say whether an address lies in one of some ranges; one of the other family never does."""
     return any(len(first) == len(address) and first <= address <= last for first, last in spans)
+
+
+_SPECIAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "the address of nobody": ("0.0.0.0/32", "::/128"),
+    "a loopback address": ("127.0.0.0/8", "::1/128"),
+    "a link-local address": ("169.254.0.0/16", "224.0.0.0/24", "fe80::/10", "ff02::/16"),
+}
+"""What an API server takes neither as an endpoint's address nor as an external IP."""
+
+_SPECIAL_SPANS: Final = {
+    kind: tuple(given for text in texts if (given := span(text)) is not None) for kind, texts in _SPECIAL.items()
+}
+SUSPECT: Final[Mapping[int, frozenset[int]]] = {4: frozenset({0, 127, 169, 224}), 16: frozenset({0, 0xFE, 0xFF})}
+"""How addresses begin that ``special`` may name, by their length: most need no closer look."""
+
+
+def special(address: bytes) -> str:
+    """Say what an address is that nobody else can send to; empty for any other."""
+    if address[0] not in SUSPECT[len(address)]:
+        return ""
+    return next((kind for kind, spans in _SPECIAL_SPANS.items() if within(address, spans)), "")
 
 
 def merged(spans: list[Span]) -> tuple[Span, ...]:

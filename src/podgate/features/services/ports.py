@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from podgate.features.services.addresses import Span, canonical, family_of, has_leading_zeros, merged, packed, span
+from podgate.features.services.addresses import Span, canonical, family_of, merged, oddity, packed, span, special
 from podgate.features.services.intent import FAMILIES, STICKY_SECONDS, Protocol
 from podgate.features.services.slices import PROTOCOLS
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.services import (
     AFFINITIES,
+    IP_MODES,
     PORT_PROTOCOLS,
     TRAFFIC_POLICIES,
     TYPES,
@@ -166,14 +167,16 @@ class _Reading:
 
     def _address(self, text: str, field: str) -> bytes | None:
         address = canonical(text)
-        if address is not None:
-            return address
-        address = packed(text)
         if address is None:
-            self._complain("BadAddress", field, f'"{text}" is no IP address: correct it')
-        else:
-            message = f"{text} has leading zeros, and is read as decimal numbers: write it without them"
-            self._complain("LeadingZeros", field, message, "warning")
+            address = packed(text)
+            if address is None:
+                self._complain("BadAddress", field, f'"{text}" is no IP address: correct it')
+                return None
+            reason, message = oddity(text)
+            self._complain(reason, field, message, "warning")
+        if kind := special(address):
+            self._complain("SpecialAddress", field, f"{text} is {kind}, which no Service can have: correct it")
+            return None
         return address
 
     def _cluster_ips(self) -> dict[Family, bytes]:
@@ -241,8 +244,11 @@ class _Reading:
 
     def _balancers(self) -> Iterator[_Address]:
         for index, ingress in enumerate(self._service.status.load_balancer.ingress):
+            if ingress.ip_mode not in ("", *IP_MODES):
+                message = f'"{ingress.ip_mode}" is none of {", ".join(IP_MODES)}, and counts as Proxy: correct it'
+                self._complain("InvalidValue", f"status.loadBalancer.ingress[{index}].ipMode", message)
             # In mode Proxy packets come with a node's address, and who sends to this one means the balancer (KEP-1860).
-            if ingress.ip and ingress.ip_mode in ("", "VIP"):
+            elif ingress.ip and ingress.ip_mode != "Proxy":
                 field = f"status.loadBalancer.ingress[{index}].ip"
                 address = self._address(ingress.ip, field)
                 if address is not None:
@@ -275,9 +281,10 @@ class _Reading:
                 message = f'"{text}" is no range, and lets nobody in: write it as 198.51.100.0/24'
                 self._complain("BadRange", field, message)
                 continue
-            if has_leading_zeros(text.strip().partition("/")[0]):
-                message = f"{text} has leading zeros, and is read as decimal numbers: write it without them"
-                self._complain("LeadingZeros", field, message, "warning")
+            first = text.strip().partition("/")[0]
+            if canonical(first) is None:
+                reason, message = oddity(first)
+                self._complain(reason, field, message, "warning")
             found.setdefault(family_of(given[0]), []).append(given)
         ranges = {family: merged(spans) for family, spans in found.items()}
         return {**dict.fromkeys(FAMILIES, ()), **ranges} if closed else ranges

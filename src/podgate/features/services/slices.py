@@ -8,7 +8,7 @@ never holds up another.
 
 from typing import Final
 
-from podgate.features.services.addresses import canonical, family_of, packed
+from podgate.features.services.addresses import SUSPECT, canonical, family_of, oddity, packed, special
 from podgate.features.services.intent import ADDRESS_BYTES, Protocol
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.discovery import Endpoint, EndpointSlice
@@ -114,16 +114,19 @@ def _ports(ref: ObjectRef, found: EndpointSlice, problems: list[Problem]) -> tup
 def _backends(ref: ObjectRef, found: EndpointSlice, family: Family, problems: list[Problem]) -> tuple[Backend, ...]:
     changed = found.metadata.annotations.last_change.removesuffix("Z")
     wanted = ADDRESS_BYTES[family]
+    suspect = SUSPECT[wanted]
     backends = []
     for index, endpoint in enumerate(found.endpoints):
         if not endpoint.addresses:
             continue
         text = endpoint.addresses[0]
         address = canonical(text)
-        if address is None or len(address) != wanted:
+        if address is None or len(address) != wanted or address[0] in suspect:
+            problem = _address_problem(ref, index, text, found.address_type)
+            if problem is not None:
+                problems.append(problem)
             address = packed(text)
-            problems.append(_address_problem(ref, index, text, address, found.address_type))
-            if address is None or len(address) != wanted:
+            if address is None or (problem is not None and problem.severity == "error"):
                 continue
         backends.append(_backend(address, endpoint, changed))
     return tuple(backends)
@@ -140,12 +143,17 @@ def _backend(address: bytes, endpoint: Endpoint, changed: str) -> Backend:
     return Backend(address, state, endpoint.node_name, zones, nodes, pod, changed)
 
 
-def _address_problem(ref: ObjectRef, index: int, text: str, address: bytes | None, wanted: str) -> Problem:
-    field = f"endpoints[{index}].addresses[0]"
+def _address_problem(ref: ObjectRef, index: int, text: str, wanted: str) -> Problem | None:
+    field, address = f"endpoints[{index}].addresses[0]", packed(text)
     if address is None:
         return Problem(ref, "error", "BadAddress", field, f'"{text}" is no {wanted} address: correct it')
     if _FAMILIES[wanted] != family_of(address):
         message = f"{text} is no {wanted} address, as addressType says: put it into a slice of its own family"
         return Problem(ref, "error", "WrongFamily", field, message)
-    message = f"{text} has leading zeros, and is read as decimal numbers: write it without them"
-    return Problem(ref, "warning", "LeadingZeros", field, message)
+    if kind := special(address):
+        message = f"{text} is {kind}, which other nodes cannot reach: write the endpoint's own address"
+        return Problem(ref, "error", "SpecialAddress", field, message)
+    if canonical(text) is not None:
+        return None
+    reason, message = oddity(text)
+    return Problem(ref, "warning", reason, field, message)

@@ -96,6 +96,7 @@ TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 AFFINITIES: Final = ("ClientIP", "None")
 TRAFFIC_POLICIES: Final = ("Cluster", "Local")
 PORT_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+IP_MODES: Final = ("Proxy", "VIP")
 """The words that an API server takes (Kubernetes 1.36, pkg/apis/core/validation)."""
 
 SERVICE: Final[Kind[Service]] = Kind(
