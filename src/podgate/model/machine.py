@@ -1,4 +1,4 @@
-"""What this node's own machine says: interfaces, addresses, routes, and which programs and kernel features it has.
+"""What this node's own machine says: interfaces, addresses, routes, and which kernel features it lacks.
 
 Here: the values. Not here: reading them (sources/machine.py).
 Invariant: everything is in canonical form and sorted, so that equal machines compare equal.
@@ -47,8 +47,6 @@ class Machine(Frozen, frozen=True):
     """The machine as a feature may rely on it.
 
     Attributes:
-        tools: program name to its version text, as ``nft`` to ``1.0.6``; a program that is missing has no entry.
-        kernel: release as ``uname -r`` gives it.
         lacks: kernel features that a probe found missing, by the name of the feature.
     """
 
@@ -56,8 +54,6 @@ class Machine(Frozen, frozen=True):
     interfaces: tuple[Interface, ...] = ()
     addresses: tuple[Address, ...] = ()
     routes: tuple[Route, ...] = ()
-    tools: tuple[tuple[str, str], ...] = ()
-    kernel: str = ""
     lacks: frozenset[str] = frozenset()
 
     def uplinks(self, family: Family) -> tuple[str, ...]:

@@ -1,13 +1,12 @@
 """MachineSource: what this node's own machine has, now and after each change of its network.
 
-Here: from rtnetlink's values to ``Machine``, following its notifications, and what is asked once at the start
-(programs, kernel, probes). Not here: decoding netlink (linux/rtnetlink.py).
-Invariant: values are sorted and in canonical form, so a re-read that found nothing new gives no new value; programs and
-probes run once, at the start.
+Here: from rtnetlink's values to ``Machine``, following its notifications, and probes of the kernel. Not here: decoding
+netlink (linux/rtnetlink.py).
+Invariant: values are sorted and in canonical form, so a re-read that found nothing new gives no new value; probes run
+once, at the start.
 """
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from ipaddress import IPv4Address, ip_interface, ip_network
@@ -18,7 +17,6 @@ import msgspec
 from podgate.joints import SourceError
 from podgate.linux.netlink import Connection, DumpInterruptedError, Listener, NotificationsLostError
 from podgate.linux.rtnetlink import GROUPS, LinkAddress, LinkRoute, addresses, links, routes
-from podgate.linux.tools import tool_version
 from podgate.model.machine import Address, Interface, Machine, Route
 
 SETTLE: Final = 0.010
@@ -35,13 +33,11 @@ class MachineSource:
 
     Args:
         node_name: the Kubernetes name of this node.
-        tools: programs whose versions are wanted; each costs one process, once.
         probes: kernel features to try, once.
     """
 
-    def __init__(self, node_name: str, tools: tuple[str, ...] = (), probes: Probes | None = None) -> None:
+    def __init__(self, node_name: str, probes: Probes | None = None) -> None:
         self._node_name = node_name
-        self._tools = tools
         self._probes = probes or {}
 
     async def values(self) -> AsyncIterator[Machine]:
@@ -50,8 +46,8 @@ class MachineSource:
         Raises:
             SourceError: the kernel refuses to be asked.
         """
-        asked = (self._node_name, self._tools, self._probes)
-        fixed = await asyncio.to_thread(_fixed, *asked) if self._tools or self._probes else _fixed(*asked)
+        asked = (self._node_name, self._probes)
+        fixed = await asyncio.to_thread(_fixed, *asked) if self._probes else _fixed(*asked)
         given: Machine | None = None
         try:
             with Listener(socket.NETLINK_ROUTE, GROUPS) as listener, Connection(socket.NETLINK_ROUTE) as connection:
@@ -68,16 +64,15 @@ class MachineSource:
             raise _source_error(error) from error
 
 
-def load_machine(node_name: str, tools: tuple[str, ...] = (), probes: Probes | None = None) -> Machine:
+def load_machine(node_name: str) -> Machine:
     """Give the machine once, without an event loop.
 
     Raises:
         SourceError: the kernel refuses to be asked, or its tables change faster than they are read.
     """
-    fixed = _fixed(node_name, tools, probes or {})
     try:
         with Connection(socket.NETLINK_ROUTE) as connection:
-            machine = _with_network(fixed, connection)
+            machine = _with_network(_fixed(node_name, {}), connection)
     except OSError as error:
         raise _source_error(error) from error
     if machine is None:
@@ -89,15 +84,9 @@ def _source_error(error: OSError) -> SourceError:
     return SourceError(f"cannot read this machine's addresses and routes over netlink: {error.strerror or error}")
 
 
-def _fixed(node_name: str, tools: tuple[str, ...], probes: Probes) -> Machine:
+def _fixed(node_name: str, probes: Probes) -> Machine:
     """Give what does not change while the process runs."""
-    versions = ((name, tool_version(name)) for name in sorted(set(tools)))
-    return Machine(
-        node_name=node_name,
-        tools=tuple((name, version) for name, version in versions if version is not None),
-        kernel=os.uname().release,
-        lacks=frozenset(name for name, probe in probes.items() if not probe()),
-    )
+    return Machine(node_name=node_name, lacks=frozenset(name for name, probe in probes.items() if not probe()))
 
 
 def _with_network(fixed: Machine, connection: Connection) -> Machine | None:

@@ -32,7 +32,6 @@ class PodStatus(ApiStruct, frozen=True, rename="camel", gc=False):
     """``podIP`` is the first of ``podIPs``. Use ``Pod.addresses``."""
 
     phase: str = ""
-    host_ip: str = msgspec.field(default="", name="hostIP")
     pod_ip: str = msgspec.field(default="", name="podIP")
     pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
 

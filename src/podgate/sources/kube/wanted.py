@@ -15,15 +15,13 @@ MOST_STREAMS: Final = 50
 stream is one (KEP-1040)."""
 
 
-def watches_for(
-    refs: Iterable[ObjectRef], kinds: Mapping[str, Kind[Any]], most: int = MOST_STREAMS
-) -> tuple[Watch, ...]:
-    """Give the watches for single objects: one by name for each; above ``most`` of them, one for each namespace.
+def watches_for(refs: Iterable[ObjectRef], kinds: Mapping[str, Kind[Any]]) -> tuple[Watch, ...]:
+    """Give the watches for single objects: one by name for each; above ``MOST_STREAMS``, one for each namespace.
 
     Objects of kinds that nobody declared are left out: there is no path to ask for them.
     """
     known = sorted(ref for ref in refs if ref.kind in kinds)
-    if len(known) <= most:
+    if len(known) <= MOST_STREAMS:
         return tuple(Watch(kinds[ref.kind], ref.namespace, "", f"metadata.name={ref.name}") for ref in known)
     return tuple(
         Watch(kinds[kind], namespace) for kind, namespace in sorted({(ref.kind, ref.namespace) for ref in known})
