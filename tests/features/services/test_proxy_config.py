@@ -36,6 +36,7 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
     "null is absent": ("nodePortAddresses: null\nconntrack: {min: null}", {}),
     "a list": ("nodePortAddresses: [primary]", {"nodePortAddresses": ("primary",)}),
     "a group's field": ("nftables: {masqueradeBit: 13}", {"nftables.masqueradeBit": 13}),
+    "the period of a mode": ("nftables: {syncPeriod: 1m}", {"nftables.syncPeriod": 60_000_000_000}),
     "empty is the default, where there is no null": ('healthzBindAddress: ""', {}),
     "0 is a value, where there is": ("conntrack: {min: 0}", {"conntrack.min": 0}),
     "kubeadm's way to say nothing": (

@@ -16,7 +16,6 @@ _WINDOWS: Final = "podgate runs on Linux"
 _LOGS: Final = "podgate logs its own way: text on a terminal, JSON elsewhere"
 _ADDRESSES: Final = "while somebody else holds an address, that is said and tried again, and Services work"
 _CLIENT: Final = "podgate paces itself by what the API server answers (429 and Retry-After), and speaks JSON"
-_PERIODIC: Final = "nothing is written again and again: the kernel tells when somebody changes what is ours"
 
 
 class ConfigField(NamedTuple):
@@ -74,7 +73,7 @@ FIELDS: Final[dict[str, ConfigField]] = {
     "nftables.masqueradeAll": ConfigField("bool", default=False),
     "nftables.masqueradeBit": ConfigField("int", 14),
     "nftables.minSyncPeriod": ConfigField("duration", 0),
-    "nftables.syncPeriod": ConfigField("duration", 0, _PERIODIC),
+    "nftables.syncPeriod": ConfigField("duration", 0),
     "nodePortAddresses": ConfigField("list", None),
     "oomScoreAdj": ConfigField("int", -999),
     "portRange": ConfigField("text", "", "it was for the userspace mode, which is gone upstream too"),
