@@ -124,7 +124,7 @@ def pods(draw: st.DrawFn) -> dict[ObjectRef, Pod]:
         node = draw(st.sampled_from((NODE, NODE, "node-2")))
         ref = ObjectRef("Pod", f"p{index}", namespace)
         meta = ObjectMeta(name=ref.name, namespace=namespace, labels=labels)
-        found[ref] = Pod(meta, PodSpec(node_name=node), PodStatus("Running", "", "", addresses))
+        found[ref] = Pod(meta, PodSpec(node_name=node), PodStatus("Running", pod_ips=addresses))
     return found
 
 

@@ -70,7 +70,7 @@ def intent_of(
 ) -> Intent:
     """Compile for the lab's node, whose one Pod has these labels."""
     addresses = (PodIP(POD[4]), PodIP(POD[6]))
-    pod = Pod(ObjectMeta("pod", "default", labels or {}), PodSpec("node-1"), PodStatus("Running", "", "", addresses))
+    pod = Pod(ObjectMeta("pod", "default", labels or {}), PodSpec("node-1"), PodStatus("Running", pod_ips=addresses))
     written = {ObjectRef(MASQUERADE_POLICY.kind, each.metadata.name): each for each in policies}
     objects = Snapshot(
         {

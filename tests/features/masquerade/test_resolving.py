@@ -51,7 +51,7 @@ def pods(count: int) -> Table[ObjectRef, Pod]:
 
 
 def pod(number: int, app: str = "web") -> tuple[ObjectRef, Pod]:
-    status = PodStatus("Running", "", str(IPv4Address("10.16.1.0") + number))
+    status = PodStatus("Running", str(IPv4Address("10.16.1.0") + number))
     found = Pod(ObjectMeta(f"pod-{number}", "default", {"app": app}), PodSpec("node-1"), status)
     return ObjectRef("Pod", found.metadata.name, "default"), found
 

@@ -45,9 +45,7 @@ CASES: list[tuple[bytes, type[ApiStruct], ApiStruct]] = [
                 ),
             ),
             spec=PodSpec(node_name="node-1", host_network=True),
-            status=PodStatus(
-                phase="Running", host_ip="10.140.15.217", pod_ip="10.16.1.6", pod_ips=(PodIP("10.16.1.6"),)
-            ),
+            status=PodStatus(phase="Running", pod_ip="10.16.1.6", pod_ips=(PodIP("10.16.1.6"),)),
         ),
     ),
     (

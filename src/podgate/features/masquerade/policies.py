@@ -14,8 +14,14 @@ from typing import Any, Final
 
 from podgate.features.masquerade.cidrs import CIDR, read_cidr, shown
 from podgate.features.masquerade.policy import MasqueradePolicy, policy_ref
-from podgate.features.masquerade.ports import NotPorts, Ports, outside_node_ports, ports_text, read_ports
-from podgate.features.masquerade.ports import within_node_ports as shared_with_node_ports
+from podgate.features.masquerade.ports import (
+    NotPorts,
+    Ports,
+    outside_node_ports,
+    ports_text,
+    read_ports,
+    within_node_ports,
+)
 from podgate.features.masquerade.prefixes import Action, Entry, Origin, family_of, span_of
 from podgate.features.masquerade.selecting import NotASelector, PodSelection, read_selector
 from podgate.model.fieldpath import field_path
@@ -303,7 +309,7 @@ class _Reader:
 
 def node_port_warning(ports: Ports) -> str:
     """Give the complaint about ports that may be NodePorts; empty when none may be."""
-    shared = shared_with_node_ports(ports)
+    shared = within_node_ports(ports)
     if not shared:
         return ""
     without = ports_text(outside_node_ports(ports))

@@ -79,6 +79,12 @@ def ports_text(ports: Ports) -> str:
     return ",".join(map(str, ports))
 
 
+def within_node_ports(ports: Ports) -> Ports:
+    """Give the part of the ranges that may be a NodePort."""
+    cut = (PortRange(max(each.first, NODE_PORTS.first), min(each.last, NODE_PORTS.last)) for each in ports)
+    return tuple(each for each in cut if each.first <= each.last)
+
+
 def outside_node_ports(ports: Ports) -> Ports:
     """Give the ranges without NodePorts."""
     found: list[PortRange] = []
