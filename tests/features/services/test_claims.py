@@ -21,13 +21,15 @@ from podgate.model.table import Table
 
 addresses = st.sampled_from(["10.96.0.1", "10.96.0.2", "fd00::1", "192.0.2.1"])
 services = st.builds(
-    lambda cluster, external, ingress, ports, created: Service(
+    lambda cluster, external, ingress, ports, health, created: Service(
         ServiceMeta("x", "shop", creation_timestamp=created),
         ServiceSpec(
             type="LoadBalancer",
             cluster_ips=tuple(cluster),
             external_ips=tuple(external),
             ports=tuple(ServicePort("", "TCP", port, node) for port, node in ports),
+            external_traffic_policy="Local",
+            health_check_node_port=health,
         ),
         ServiceStatus(LoadBalancerStatus(tuple(LoadBalancerIngress(each) for each in ingress))),
     ),
@@ -35,6 +37,7 @@ services = st.builds(
     st.lists(addresses, max_size=2),
     st.lists(addresses, max_size=1),
     st.lists(st.tuples(st.sampled_from([80, 81]), st.sampled_from([0, 30080])), min_size=1, max_size=2),
+    st.sampled_from([30080, 30099]),
     st.sampled_from([None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
 )
 worlds = st.dictionaries(st.sampled_from("abcd"), services, max_size=4)

@@ -1,12 +1,12 @@
-"""claims: Services that ask for the same address, protocol and port, or the same node port.
+"""claims: Services that ask for the same address, protocol and port, or the same port of the node.
 
 Here: who gets it, and what the others lose. Not here: reading a Service (ports.py).
 Invariant: of what is given no two ports share a destination; who wins depends on the Services alone, not on the order
 of events.
 
 A cluster IP comes before a load balancer's address, and that before an external IP, since anybody who may write a
-Service can claim any external IP (CVE-2020-8554). After that the older Service wins, then the first by namespace and
-name.
+Service can claim any external IP (CVE-2020-8554). A node port comes before a health check node port, which packets
+would never reach. After that the older Service wins, then the first by namespace and name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from podgate.model.machine import Family
 from podgate.model.problems import Problem
 from podgate.model.table import Table, changes
 
-Rank = Literal[0, 1, 2, 3]
+Rank = Literal[0, 1, 2, 3, 4]
 
 _FIELDS: Final[Mapping[int, str]] = {
     0: "spec.clusterIPs",
@@ -30,6 +30,8 @@ _FIELDS: Final[Mapping[int, str]] = {
     2: "spec.externalIPs",
 }
 _NODE_PORT: Final = 3
+_HEALTH_PORT: Final = 4
+_OF_NO_PORT: Final = -1
 
 
 class Destination(NamedTuple):
@@ -55,6 +57,8 @@ Claim = tuple[Destination, Rank, Family, int]
 def claims_of(facts: ServiceFacts) -> Iterator[Claim]:
     """Give all that a Service asks for."""
     for family in FAMILIES:
+        if facts.health_port:  # it is one port, whatever the families of the Service
+            yield Destination(_NODE[family], "tcp", facts.health_port), _HEALTH_PORT, family, _OF_NO_PORT
         part = facts.of(family)
         if part is None:
             continue
@@ -136,14 +140,17 @@ class Contests:
 
 def _without(ref: ObjectRef, facts: ServiceFacts, lost: Mapping[Destination, ObjectRef]) -> ServiceFacts:
     """Give a Service without what it lost."""
-    problems = [
+    # A node port is lost in each family, and told once.
+    problems = dict.fromkeys(
         Problem(ref, "error", "Contested", _field(facts, destination), f"{destination} belongs to {winner}: {_ADVICE}")
         for destination, winner in sorted(lost.items())
-    ]
+    )
+    health = {Destination(node, "tcp", facts.health_port) for node in _NODE.values()}
     return replace(
         facts,
         ip=_family_without("ip", facts.ip, lost),
         ip6=_family_without("ip6", facts.ip6, lost),
+        health_port=0 if health & lost.keys() else facts.health_port,
         problems=(*facts.problems, *problems),
     )
 
@@ -153,6 +160,8 @@ _ADVICE: Final = "ask for another one, or remove one of them"
 
 def _field(facts: ServiceFacts, destination: Destination) -> str:
     rank, index = next((claim[1], claim[3]) for claim in claims_of(facts) if claim[0] == destination)
+    if rank == _HEALTH_PORT:
+        return "spec.healthCheckNodePort"
     return f"spec.ports[{index}].nodePort" if rank == _NODE_PORT else _FIELDS[rank]
 
 

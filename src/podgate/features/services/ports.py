@@ -6,7 +6,7 @@ Invariant: what cannot be used is left out with a problem and takes nothing else
 cannot be read lets nobody in, since leaving it out could let everybody in.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -157,7 +157,7 @@ class _Reading:
             spec.internal_traffic_policy == "Local",
             external_local,
             self._sticky() if spec.session_affinity == "ClientIP" else 0,
-            self._health_port() if external_local and spec.type == "LoadBalancer" else 0,
+            self._health_port(ports) if external_local and spec.type == "LoadBalancer" else 0,
             self._service.metadata.creation_timestamp or "",
             tuple(self._problems),
         )
@@ -298,13 +298,16 @@ class _Reading:
         self._complain("BadTimeout", field, message)
         return STICKY_SECONDS
 
-    def _health_port(self) -> int:
-        port = self._spec.health_check_node_port
-        if 0 < port < 65536:
-            return port
-        message = f"{port} is no port, and the load balancer cannot ask which nodes have endpoints: write 1 to 65535"
-        self._complain("BadPort", "spec.healthCheckNodePort", message)
-        return 0
+    def _health_port(self, ports: Iterable[PortFacts]) -> int:
+        field, port = "spec.healthCheckNodePort", self._spec.health_check_node_port
+        if not 0 < port < 65536:
+            asks = "the load balancer cannot ask which nodes have endpoints"
+            self._complain("BadPort", field, f"{port} is no port, and {asks}: write 1 to 65535")
+            return 0
+        if any((each.protocol, each.node_port) == ("tcp", port) for each in ports):
+            self._complain("DuplicatePort", field, f"{port}/tcp is a node port of this Service, too: write another one")
+            return 0
+        return port
 
 
 def _with_addresses(port: PortFacts, external: tuple[bytes, ...], balancers: tuple[bytes, ...]) -> PortFacts:
