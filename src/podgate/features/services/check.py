@@ -39,7 +39,8 @@ def check(
         facts = read_slice(ref, found)
         if facts is not None:
             slices.setdefault(facts.service, {})[ref] = facts
-    findings = [Problem(_OPTIONS, "warning", *each) for each in _options(intent, settings)]
+    knows_machine = bool(inputs.machine.addresses)
+    findings = [Problem(_OPTIONS, "warning", *each) for each in _options(intent, settings, knows_machine=knows_machine)]
     for ref in sorted(services):
         own = slices.get(ref, {})
         findings += [Problem(ref, "warning", *each) for each in _service(intent, ref, services[ref], own)]
@@ -60,7 +61,7 @@ def _unknown_fields(inputs: Inputs, written: Mapping[ObjectRef, Any]) -> Iterato
             yield Problem(ref, "error", "UnknownField", field, message)
 
 
-def _options(intent: Intent, settings: Settings) -> _Found:
+def _options(intent: Intent, settings: Settings, *, knows_machine: bool) -> _Found:
     for family in FAMILIES:
         part = intent.of(family)
         if part is None or not part.ports:
@@ -78,6 +79,15 @@ def _options(intent: Intent, settings: Settings) -> _Found:
                 f"no {name} range is given, so {name} node ports are open on all addresses: give one of each family"
             )
             yield "NodePortsOpen", "--nodeport-addresses", message
+        # Of another machine than this one only its Node's addresses are known, and a range may hold more.
+        closed = part.node.node_port_ips == () and not part.node.localhost
+        if closed and knows_machine and PRIMARY not in words and any(map(_has_node_port, part.ports.values())):
+            message = f"they hold no {name} address of this node, so {name} node ports are open nowhere: add {PRIMARY}"
+            yield "NodePortsClosed", "--nodeport-addresses", message
+
+
+def _has_node_port(ports: tuple[ServicePort, ...]) -> bool:
+    return any(port.node_port for port in ports)
 
 
 def _names(words: tuple[str, ...], part: FamilyIntent) -> bool:
@@ -88,6 +98,8 @@ def _service(intent: Intent, ref: ObjectRef, service: Service, slices: Mapping[O
     spec = service.spec
     ports = [(part, port) for family in FAMILIES if (part := intent.of(family)) for port in part.ports.get(ref, ())]
     if not ports:
+        if not spec.ports and spec.type != "ExternalName" and spec.cluster_ip not in ("", "None"):
+            yield "NoPorts", "spec.ports", "it has no port, so nothing is done for it: add one"
         return
     yield from _cluster_ips(ports)
     if spec.external_ips and any(port.external for _, port in ports):
