@@ -26,6 +26,16 @@ def test_the_feature_has_a_step_for_all_of_it_and_states_for_each() -> None:
     assert FEATURE.instance(settings) == "services-mine"
 
 
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+def test_writes_are_as_far_apart_as_was_asked_for_and_what_takes_away_waits_for_nothing(backend: str) -> None:
+    settings = settings_from(Settings, {"backend": backend, "min_sync_period": 5.0})
+    states: States = StatesWriter(settings)(INTENT)
+    apart = {step.name.partition("/")[0] for step in FEATURE.steps(settings) if step.gap(states) == 5.0}
+    assert len(apart) == 1
+    assert apart.pop().startswith(backend)
+    assert {step.gap(states) for step in FEATURE.steps(settings)} == {0.0, 5.0}
+
+
 def test_with_nftables_iptables_holds_nothing() -> None:
     states = StatesWriter(Settings())(BOTH)
     assert [states.nftables_of(family).present for family in FAMILIES] == [True, True]

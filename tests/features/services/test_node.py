@@ -1,9 +1,16 @@
-"""This node's own addresses where its Node tells none; cases/node.case has all else."""
+"""This node's addresses where its Node tells none, and whether it shall get more work; cases/node.case has the rest."""
 
 from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any
 
+import pytest
+
+from podgate.features.services.compile import Compiler
+from podgate.features.services.intent import Intent
 from podgate.features.services.node import primary_addresses
+from podgate.features.services.settings import Settings
 from podgate.model.machine import Address, Machine, Route
+from tests.support.service_inputs import inputs_of, node_object
 
 ADDRESSES = tuple(
     Address(device, ip_interface(text))
@@ -35,3 +42,33 @@ def test_an_ipv6_default_route_tells_no_ipv4_address() -> None:
 
 def test_a_pod_that_advertises_itself_as_an_ipv6_router_changes_none() -> None:
     assert primary(OF_A_POD, V4) == primary(OF_A_POD, V6, V4) == ["192.168.0.2", "fd00:1::2"]
+
+
+ELIGIBLE: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    # metadata, spec
+    "a node that stays": ({}, {}, True),
+    "one that is cordoned": ({}, {"unschedulable": True}, True),
+    "one with another taint": ({}, {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}, True),
+    "one that is being deleted": ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, {}, False),
+    "one that the autoscaler will remove": (
+        {},
+        {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1767225600", "effect": "NoSchedule"}]},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("metadata", "spec", "eligible"), ELIGIBLE.values(), ids=ELIGIBLE)
+def test_a_node_that_is_being_removed_gets_no_new_connections_from_load_balancers(
+    metadata: dict[str, Any], spec: dict[str, Any], *, eligible: bool
+) -> None:
+    node = node_object("node-1", "192.168.0.2")
+    node["metadata"] |= metadata
+    node["spec"] |= spec
+    settings = Settings(node_name="node-1")
+
+    def compiled(*nodes: dict[str, Any]) -> Intent:
+        return Compiler(settings, lambda intent: intent)(inputs_of(nodes, settings)).states
+
+    assert compiled(node).node_eligible is eligible
+    assert compiled(node_object("node-2", "192.168.0.3") | {"spec": spec}).node_eligible, "another Node says nothing"
