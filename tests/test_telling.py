@@ -12,7 +12,7 @@ from podgate.model.kinds.config import NAMESPACE, Namespace
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.kinds.pods import POD
-from podgate.model.kinds.reports import NODE_REPORT, Applied, NodeReport
+from podgate.model.kinds.reports import NODE_NAME, NODE_REPORT, Applied, NodeName, NodeReport, ReportMeta
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import Table
@@ -67,16 +67,21 @@ def told(
     node: bool = True,
     blue: Absent | None = None,
     refused: Mapping[Key, str] = {},
+    names: Listed[Any] | Absent | None = None,
 ) -> Said:
-    nodes = {NODE_1: Node(ObjectMeta("node-1", uid="uid-1"))} if node else {}
+    """Tell; ``names``: of all Nodes, where the feature watches its own alone."""
+    nodes = {NODE_2: Node(ObjectMeta("node-2"))} if names is None else {}
+    nodes |= {NODE_1: Node(ObjectMeta("node-1", uid="uid-1"))} if node else {}
     kinds: dict[str, Listed[Any] | Absent] = {
         "Node": Listed(Table.of(nodes)),
         "Namespace": blue or Listed(Table.of({BLUE: Namespace(ObjectMeta("blue", generation=2))})),
         "NodeReport": reports,
     }
+    kinds |= {"NodeName": names} if names is not None else {}
+    watches = WATCHES if names is None else (*WATCHES[1:], Watch(NODE, field_selector="metadata.name=node-1"))
     inputs = Inputs(objects=Snapshot(kinds), refused=refused)
     compiled = Compiled(States("blue"), problems_by_object(PROBLEMS), problem_of=taken)
-    telling = Telling("the_color", ColorTelling() if tells else None, WATCHES, Access("http://localhost"), "node-1")
+    telling = Telling("the_color", ColorTelling() if tells else None, watches, Access("http://localhost"), "node-1")
     found = telling.compiler(lambda _inputs: compiled)(inputs).states
     steps: tuple[Step[Told[States], Any, Any], ...] = telling.steps(())
     of_node, of_cluster = (step.want(found) if step.knows(found) else None for step in steps)
@@ -93,14 +98,17 @@ def bodies(state: State | None) -> dict[str, bytes]:
     return {str(part): fields.body for part, fields in state.parts.items()}
 
 
-REPORTS = Listed(
-    Table.of(
-        {
-            ObjectRef("NodeReport", "x"): NodeReport(node="node-1", applied=(Applied("Namespace", "blue", "", 2),)),
-            ObjectRef("NodeReport", "y"): NodeReport(node="node-2"),
-        }
-    )
-)
+def listed(*reports: tuple[str, str, int]) -> Listed[NodeReport]:
+    """Give reports: feature, node and the generation of ``blue`` that it applies, 0 for none."""
+    found = {}
+    for feature, node, generation in reports:
+        applied = (Applied("Namespace", "blue", "", generation),) if generation else ()
+        report = NodeReport(ReportMeta(f"{feature}.{node}"), feature, node, applied)
+        found[ObjectRef("NodeReport", f"{feature}.{node}")] = report
+    return Listed(Table.of(found))
+
+
+REPORTS = listed(("the-color", "node-1", 2), ("the-color", "node-2", 0))
 
 
 def test_a_node_tells_of_itself_and_its_pods_whoever_leads() -> None:
@@ -116,6 +124,28 @@ def test_the_leader_tells_all_else_but_what_is_so_on_its_own_node_alone() -> Non
     assert list(bodies(cluster)) == ["status of Namespace/blue"]
     assert b'"summary":"1/2"' in bodies(cluster)["status of Namespace/blue"]
     assert reasons(cluster) == [("Namespace/blue", "Ugly"), ("Node/node-2", "Odd")]
+
+
+HOSTILE = listed(
+    ("the-color", "node-1", 2),
+    ("the-color", "nobody", 1),  # of no node that there is
+    ("the-color", "nobody-2", 2),
+    ("another", "node-2", 2),  # in the name of another feature, with the label of this one
+)
+NAMES = Listed(Table.of({ObjectRef("NodeName", name): NodeName() for name in ("node-1", "node-2")}))
+
+
+@pytest.mark.parametrize("names", [None, NAMES], ids=["all Nodes are watched", "their names alone"])
+def test_only_nodes_that_there_are_and_the_features_own_reports_count(names: Listed[Any] | None) -> None:
+    assert b'"summary":"1/1"' in bodies(told(HOSTILE, names=names).cluster)["status of Namespace/blue"]
+
+
+def test_where_nobody_may_see_which_nodes_there_are_all_that_report_count() -> None:
+    assert b'"summary":"2/3"' in bodies(told(HOSTILE, names=Absent("forbidden")).cluster)["status of Namespace/blue"]
+
+
+def test_nothing_is_said_until_it_is_known_which_nodes_there_are() -> None:
+    assert told(REPORTS, names=Absent("not leading")).cluster is None
 
 
 def test_what_a_target_refuses_here_is_told_by_this_node_whoever_leads() -> None:
@@ -213,5 +243,12 @@ def test_its_own_node_is_watched_where_the_feature_watches_none() -> None:
 
     assert watched(Watch(POD)) == {("Pod", ""), ("Node", "metadata.name=node-1")}
     assert watched(Watch(NODE)) == {("Node", "")}
-    led = [watch for watch in Telling("a_b", None, (), Access("http://localhost"), "n").watches if watch.by_leader]
-    assert led == [Watch(NODE_REPORT, label_selector="podgate.dev/feature=a-b", by_leader=True)]
+
+
+def test_a_leader_watches_reports_and_which_nodes_there_are() -> None:
+    def led(*watches: Watch) -> list[Watch]:
+        return [each for each in Telling("a_b", None, watches, Access("http://x"), "n").watches if each.by_leader]
+
+    reports = Watch(NODE_REPORT, label_selector="podgate.dev/feature=a-b", by_leader=True)
+    assert led(Watch(NODE)) == [reports]
+    assert led() == led(Watch(NODE, field_selector="metadata.name=n")) == [reports, Watch(NODE_NAME, by_leader=True)]

@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+import pytest
+
 from podgate.engine.status import Status
 from podgate.joints import Compiled, Inputs, Step
 from podgate.kubeapi.access import Access
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.config import Namespace
 from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.reports import FEATURE_LABEL
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Kind, Watch
 from podgate.observe.logs import Log
@@ -202,6 +205,37 @@ async def test_an_edit_costs_one_report_a_node_and_a_few_writes_of_the_object_it
         watching = {path for _, path, query in server.requests if query.get("labelSelector")}
         assert watching == {"/apis/podgate.dev/v1alpha1/nodereports"}
         assert sum("labelSelector" in query for _, _, query in server.requests) == 1
+
+
+@pytest.mark.parametrize("streaming", ["yes", "unknown"], ids=["a stream", "pages"])
+@in_loop
+async def test_ten_thousand_reports_that_no_agent_made_count_for_nothing(streaming: str) -> None:
+    async with FakeApiServer(*RESOURCES, COLORS, REPORTS).serving() as server:
+        server.streaming = streaming
+        server.put("nodes", {"metadata": {"name": "n2"}})
+        made_up(server, 10_000)
+        async with running(server) as agent:
+            agent.color("blue")
+            await poll_async(lambda: summary(server, "blue") == "1/1")
+            made_up(server, 10_100)
+            agent.color("green")
+            await poll_async(lambda: summary(server, "green") == "1/1")
+            said = [line for line in agent.out.getvalue().splitlines() if "NodeReport/" in line]
+            assert 0 < len(said) < 100, said
+            assert agent.status.unready() == ()
+
+
+def made_up(server: FakeApiServer, count: int) -> None:
+    """Make reports as one node's token can, where no admission policy keeps it to its own."""
+    applied = [{"kind": "Color", "name": name, "generation": 1} for name in ("blue", "green")]
+    for number in range(count):
+        feature, node, name = (
+            ("color", f"nobody-{number}", ""),
+            ("color", "n2", f"color.n2.{number}"),
+            (f"color{number}", "n2", ""),
+        )[number % 3]
+        metadata = {"name": name or f"{feature}.{node}", "labels": {FEATURE_LABEL: "color"}}
+        server.put("nodereports", {"metadata": metadata, "feature": feature, "node": node, "applied": applied})
 
 
 def summary(server: FakeApiServer, color: str) -> str:

@@ -103,7 +103,7 @@ def _main(words: Sequence[str]) -> int:
 
         modules = {name: module for name, (module, _) in FEATURES.items()}
         return _administer(
-            lambda given, environ, _tell: doctor.main(given, environ, modules, tuple(SERVERS)), words[1:]
+            lambda given, environ, tell: doctor.main(given, environ, modules, tuple(SERVERS), tell), words[1:]
         )
     if words[:3] == ["metadata", "kube-up", "migrate-labels"]:
         from podgate.admin import relabelling  # noqa: PLC0415 - no agent loads it

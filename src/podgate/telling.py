@@ -23,11 +23,11 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, NodeReport
+from podgate.model.kinds.reports import FEATURE_LABEL, NODE_NAME, NODE_REPORT, NodeReport, report_name
 from podgate.model.problems import Problem, Problems, problems_by_object
 from podgate.model.remembering import Remembered, RememberedSome
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
-from podgate.model.table import mapped
+from podgate.model.table import Table, mapped
 from podgate.targets.kubernetes.apply import KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
 from podgate.targets.kubernetes.reports import (
@@ -36,7 +36,6 @@ from podgate.targets.kubernetes.reports import (
     Tells,
     heard,
     notices,
-    report_name,
     report_of,
     said,
     statuses,
@@ -53,6 +52,11 @@ STATUS_SPREAD: Final = 2.0
 
 RESYNC: Final = 300.0
 """Seconds after which what is written is read again: others may change it, and a kind be installed late."""
+
+_SAID: Final = 16
+"""Different lists of objects in reports, of which is remembered what they say: one may be as long as a megabyte."""
+
+_NOT_LEADING: Final = Absent("not leading")
 
 Complaints = Mapping[ObjectRef, tuple[Problem, ...]]
 Objects = Mapping[str, tuple[Kind[Any], Mapping[ObjectRef, ApiObject]]]
@@ -92,10 +96,13 @@ class Telling:
         self._kinds = {watch.kind.kind: watch.kind for watch in watches}
         self._told_by = 0
         self._divided = Remembered(_divided)
-        read = RememberedSome(said)
+        read = RememberedSome(said, _SAID)
         self._heard_of: mapped[ObjectRef, NodeReport, Heard] = mapped(lambda _ref, report: heard(report, read))
         self.lead: Callable[[bool], None] = lambda _leads: None
+        self._all_nodes = NODE if Watch(NODE) in watches else NODE_NAME
         more = [Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={self._feature}", by_leader=True)]
+        if self._all_nodes is NODE_NAME:
+            more.append(Watch(NODE_NAME, by_leader=True))
         if NODE.kind not in self._kinds:
             more.append(Watch(NODE, field_selector=f"metadata.name={node_name}"))
         self.watches = (*watches, *more)
@@ -174,7 +181,7 @@ class Telling:
         """Say what a leader says."""
         compiled, inputs = told.compiled, told.inputs
         found = inputs.objects.kinds.get(NODE_REPORT.kind)
-        reports = self._heard_of(found.objects) if isinstance(found, Listed) else None
+        reports = self._counted(found.objects, inputs.objects) if isinstance(found, Listed) else None
         self._told_by = len(reports or ())
         _, others = self._divided(compiled.problems, self._node)
         if self._tells is None:
@@ -182,8 +189,15 @@ class Telling:
         instead = self._tells.instead(compiled, inputs)
         conditions = self._tells.conditions(compiled, inputs)
         objects = inputs.objects.objects(self._tells.kind)
-        parts = statuses(objects, conditions, None if reports is None else reports.values())
+        parts = statuses(objects, conditions, reports)
         return state_of(parts, notices(others, self._objects(inputs.objects), skipped=instead))
+
+    def _counted(self, reports: Table[ObjectRef, NodeReport], objects: Snapshot) -> list[Heard]:
+        """Give what is said for our feature, by nodes that there are: anybody who may report can make more reports."""
+        nodes = objects.kinds.get(self._all_nodes.kind)
+        names = {ref.name for ref in nodes.objects} if isinstance(nodes, Listed) else None
+        told = self._heard_of(reports).values()
+        return [each for each in told if each.feature == self._feature and (names is None or each.node in names)]
 
     def _reporter(self, inputs: Inputs) -> Reporter | None:
         """Give this node; None where the API does not know it: then nothing is said, and nothing taken back."""
@@ -194,11 +208,10 @@ class Telling:
         """Say whether it is known which objects there are of the feature's own kind."""
         return self._tells is None or isinstance(inputs.objects.kinds.get(self._tells.kind.kind), Listed)
 
-    @staticmethod
-    def _leads(inputs: Inputs) -> bool:
-        """Say whether we lead, and have asked what the nodes say."""
-        found = inputs.objects.kinds.get(NODE_REPORT.kind)
-        return isinstance(found, Listed) or (isinstance(found, Absent) and found.why != "not leading")
+    def _leads(self, inputs: Inputs) -> bool:
+        """Say whether we lead, and have asked what the nodes say, and which there are."""
+        asked = (inputs.objects.kinds.get(kind.kind) for kind in (NODE_REPORT, self._all_nodes))
+        return all(each is not None and each != _NOT_LEADING for each in asked)
 
     def _objects(self, snapshot: Snapshot) -> Objects:
         return {name: (kind, snapshot.objects(kind)) for name, kind in self._kinds.items()}

@@ -50,7 +50,19 @@ def test_the_flag_comes_before_the_environment(words: list[str], environ: dict[s
 )
 def test_what_leads_to_no_api(words: list[str], environ: dict[str, str], message: str) -> None:
     with pytest.raises(SourceError, match=message):
-        connection_to(asked(*words), environ)
+        connection_to(asked(*words), environ, print)
+
+
+def test_an_api_that_no_flag_names_is_said(tmp_path: Path) -> None:
+    path, told = tmp_path / "kubeconfig", list[str]()
+    path.write_text(
+        '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],'
+        ' "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
+    )
+    connection_to(asked("--context", "c"), {"KUBECONFIG": str(path)}, told.append)
+    assert told == [f"the API is that of $KUBECONFIG: {path} c"]
+    connection_to(asked("--kubeconfig", str(path)), {"KUBECONFIG": "/other"}, told.append)
+    assert len(told) == 1
 
 
 @in_loop

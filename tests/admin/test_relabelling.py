@@ -44,8 +44,8 @@ class Server:
             raise bad
         return Answer(refused=bad) if bad else await self._connection.send(request)
 
-    async def migrate(self, seconds: float = 0.0) -> Answered:
-        return await migrated(self.send, self.told.append, seconds)
+    async def migrate(self, seconds: float = 0.0, *, dry: bool = False) -> Answered:
+        return await migrated(self.send, self.told.append, seconds, dry=dry)
 
     def labelled(self) -> set[str]:
         nodes = next(one for (_, _, plural), one in self.fake.objects.collections.items() if plural == "nodes")
@@ -69,6 +69,30 @@ async def test_nodes_with_the_old_label_alone_get_the_new_one_over_another_value
         again = await server.migrate()
         assert (again.code, again.data["labelled"]) == (0, ())
         assert "nothing to do" in again.text
+
+
+@in_virtual_time_over_sockets
+async def test_a_dry_run_says_what_would_be_done_and_changes_nothing() -> None:
+    async with serving() as server:
+        answered = await server.migrate(dry=True)
+        assert (answered.code, answered.data["would_label"]) == (1, ("old", "old-and-no"))
+        assert f"Node old: would get {NEW}=true" in answered.text
+        assert server.labelled() == {"old-and-new"}
+        await server.migrate()
+        again = await server.migrate(dry=True)
+        assert (again.code, again.data["would_label"], "nothing to do" in again.text) == (0, (), True)
+
+
+@pytest.mark.parametrize("bad", [[None, NO], [None, None, NO]], ids=["the list", "a Node"])
+@in_virtual_time_over_sockets
+async def test_a_dry_run_says_what_would_be_refused_after_one_try(bad: list[Refusal | None]) -> None:
+    async with serving() as server:
+        server.bad = [*bad]
+        began = now()
+        answered = await server.migrate(dry=True)
+        assert (answered.code, now() - began) == (2, 0)
+        assert "would not be labelled" in answered.text
+        assert server.labelled() == {"old-and-new"}
 
 
 @in_virtual_time_over_sockets

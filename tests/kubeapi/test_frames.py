@@ -175,18 +175,10 @@ def test_only_the_fields_of_the_kind_are_kept() -> None:
     assert b"managedFields" not in msgspec.json.encode(event.obj)
 
 
-def test_what_reports_say_alike_is_held_once() -> None:
-    def report(node: str, generation: int) -> dict[str, object]:
-        applied = [{"kind": "K", "name": "a", "generation": generation}]
-        return {"metadata": {"name": node}, "node": node, "applied": applied}
-
+def test_a_report_by_another_name_than_its_nodes_is_none() -> None:
+    odd = {"metadata": {"name": "color.n1"}, "feature": "color", "node": "n2"}
     decoder = Decoder(NODE_REPORT)
-    lines = [frame("ADDED", report(*each)) for each in (("n1", 1), ("n2", 1), ("n3", 2))]
-    first, second, third = (each.obj for each in decoder.batch(lines).events if isinstance(each, Put))
-    assert (first.node, second.node, third.node) == ("n1", "n2", "n3")
-    assert first.applied is second.applied
-    assert third.applied[0].generation == 2
-    page = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [report("n4", 1)]}).encode()
-    (listed,) = decoder.page(page).events
-    assert isinstance(listed, Put)
-    assert listed.obj.applied is first.applied
+    page = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [odd]}).encode()
+    for (event,) in (decoder.batch([frame("ADDED", odd)]).events, decoder.page(page).events):
+        assert isinstance(event, Broken)
+        assert (event.problem.ref.name, event.problem.field) == ("color.n1", "metadata.name")

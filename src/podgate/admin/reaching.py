@@ -15,11 +15,11 @@ import msgspec
 from podgate.joints import SourceError
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, Answer, Connection, Limits, UnreachableError
-from podgate.kubeapi.requests import Request, list_page
+from podgate.kubeapi.requests import Request, list_page, page_of
 from podgate.model.kinds.meta import ApiStruct
 from podgate.model.options import kube_mistakes
 from podgate.model.snapshot import Watch
-from podgate.sources.origin import SOURCE_VARIABLE, Api, access_of, kubeconfig_in, origin
+from podgate.sources.origin import KUBECONFIG_VARIABLE, SOURCE_VARIABLE, Api, access_of, kubeconfig_in, origin
 
 Ask = Callable[[Request], Awaitable[Answer]]
 """Sends one request. Raises UnreachableError, AccessError."""
@@ -37,13 +37,19 @@ def add_api(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", metavar="NAME", help="the context in the kubeconfig; without it the current one")
 
 
-def connection_to(asked: argparse.Namespace, environ: Mapping[str, str]) -> Connection:
-    """Give a connection, which is not open yet. Raises SourceError where none is configured, or it cannot be used."""
+def connection_to(asked: argparse.Namespace, environ: Mapping[str, str], tell: Callable[[str], None]) -> Connection:
+    """Give a connection, which is not open yet. Raises SourceError where none is configured, or it cannot be used.
+
+    ``tell`` is told which API it is, where no flag says so.
+    """
     kubeconfig = kubeconfig_of(asked, environ)
     # A folder of manifests is no API, so $PODGATE_SOURCE does not count here.
     found = origin(None, kubeconfig, asked.context, {k: v for k, v in environ.items() if k != SOURCE_VARIABLE})
     if not isinstance(found, Api):
         raise SourceError(NO_API)
+    if asked.kubeconfig is None:
+        named = f"that of ${KUBECONFIG_VARIABLE}: {found}"
+        tell(f"the API is {named if kubeconfig else 'that of the cluster of this Pod'}")
     return Connection(access_of(found, environ), Limits(answer=30.0))
 
 
@@ -71,9 +77,21 @@ _list: Final = msgspec.json.Decoder(_List)
 async def listed(ask: Ask, watch: Watch) -> list[bytes] | Refusal:
     """Give all objects that a watch selects, each as JSON; or why not. Raises UnreachableError."""
     found: list[bytes] = []
+    refused = await each_of(ask, watch, found.append)
+    return found if refused is None else refused
+
+
+async def each_of(ask: Ask, watch: Watch, take: Callable[[bytes], None]) -> Refusal | None:
+    """Hand over all objects that a watch selects, of which one page is held; or give why not. Raises UnreachableError.
+
+    Args:
+        ask: sends.
+        watch: which objects.
+        take: gets each one as JSON.
+    """
     token = ""
     while True:
-        request = list_page(watch, token)
+        request = list_page(watch, token, page_of(watch.kind))
         answer = await ask(request)
         if answer.refused is not None:
             return answer.refused
@@ -81,10 +99,11 @@ async def listed(ask: Ask, watch: Watch) -> list[bytes] | Refusal:
             page = _list.decode(answer.body)
         except msgspec.DecodeError as error:
             raise UnreachableError(f"{request.what}: the answer is no list: {error}") from error
-        found += (bytes(item) for item in page.items or ())
+        for item in page.items or ():
+            take(bytes(item))
         token = page.metadata.continue_
         if not token:
-            return found
+            return None
 
 
 async def let_in(ask: Ask, request: Request, tell: Callable[[str], None], seconds: float, pause: float) -> str:

@@ -18,12 +18,12 @@ from podgate.features.metadata.kube_up import MIGRATED, OLD_NODES
 from podgate.joints import Answered
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, UnreachableError
-from podgate.kubeapi.requests import list_page
+from podgate.kubeapi.requests import dry_run, list_page
 from podgate.model.frozen import Frozen
 from podgate.model.kinds.meta import ref_of
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.snapshot import Watch
-from podgate.model.usage import Parser
+from podgate.model.usage import Parser, UsageError
 from podgate.targets.kubernetes.render import apply_request
 from podgate.targets.kubernetes.state import labels_of
 
@@ -32,6 +32,8 @@ PAUSE: Final = 3.0
 """Seconds between two tries (cluster/gce, update-node-label)."""
 
 MANAGER: Final = "podgate-kube-up"
+
+_PROG: Final = "podgate metadata kube-up migrate-labels"
 
 _node: Final = msgspec.json.Decoder(Node)
 
@@ -61,7 +63,16 @@ async def relabel(ask: Ask, selector: str, labels: Mapping[str, str], tell: Call
     raise AssertionError("the last try returns")
 
 
-async def _once(ask: Ask, selector: str, labels: Mapping[str, str], done: list[str]) -> Mapping[str, str]:
+async def relabel_dry(ask: Ask, selector: str, labels: Mapping[str, str]) -> Relabelled:
+    """Have the API say, in one try, which Nodes it would label and which it would refuse; nothing is changed."""
+    would: list[str] = []
+    refused = await _once(ask, selector, labels, would, dry=True)
+    return Relabelled(tuple(would), refused)
+
+
+async def _once(
+    ask: Ask, selector: str, labels: Mapping[str, str], done: list[str], *, dry: bool = False
+) -> Mapping[str, str]:
     """Label those that are selected now; give who was refused and why."""
     refused: dict[str, str] = {}
     try:
@@ -70,7 +81,8 @@ async def _once(ask: Ask, selector: str, labels: Mapping[str, str], done: list[s
             return {"": f"list Node: {nodes}"}
         for node in map(_node.decode, nodes):
             part, fields = labels_of(ref_of(NODE, node.metadata), labels, force=True)
-            answer = await ask(apply_request(NODE, part, fields, MANAGER, node.metadata.uid))
+            request = apply_request(NODE, part, fields, MANAGER, node.metadata.uid)
+            answer = await ask(dry_run(request) if dry else request)
             if answer.refused is None:
                 done.append(node.metadata.name)
             else:
@@ -83,35 +95,42 @@ async def _once(ask: Ask, selector: str, labels: Mapping[str, str], done: list[s
 def main(words: Sequence[str], environ: Mapping[str, str], tell: Callable[[str], None]) -> Answered:
     """Do the verb. Raises UsageError, SourceError.
 
-    Exit codes: 0 all Nodes have the label; 1 some were refused in every try; 3 the API did not let us in.
+    Exit codes: 0 all Nodes have the label; 1 some were refused in every try; 3 the API did not let us in. With
+    ``--dry-run`` 0 nothing to do, 1 something, 2 some would be refused.
     """
     asked = _parser().parse_args(list(words))
-    connection = connection_to(asked, environ)
+    if not asked.timeout >= 0:
+        raise UsageError(f"{_PROG}: --timeout {asked.timeout:g}: write seconds, or 0 for ever")
+    connection = connection_to(asked, environ, lambda said: tell(f"{_PROG}: {said}"))
 
     async def go() -> Answered:
         async with connection:
-            return await migrated(connection.send, tell, asked.timeout)
+            return await migrated(connection.send, tell, asked.timeout, dry=asked.dry_run)
 
     return asyncio.run(go())
 
 
-async def migrated(ask: Ask, tell: Callable[[str], None], seconds: float) -> Answered:
-    """Wait for the API, at most ``seconds`` (0: for ever), and move the label of metadata-proxy."""
+async def migrated(ask: Ask, tell: Callable[[str], None], seconds: float, *, dry: bool = False) -> Answered:
+    """Wait for the API, at most ``seconds`` (0: for ever), and move metadata-proxy's label; ``dry`` only says it."""
     wrong = await let_in(ask, list_page(Watch(NODE), limit=1), tell, seconds, PAUSE)
     if wrong:
         text = f"the API did not let us in within {seconds:g} s: {wrong}"
         return Answered(text, {"errors": [text]}, NOT_IN_TIME)
-    found = await relabel(ask, OLD_NODES, MIGRATED, tell)
+    found = await (relabel_dry(ask, OLD_NODES, MIGRATED) if dry else relabel(ask, OLD_NODES, MIGRATED, tell))
     (label,) = (f"{key}={value}" for key, value in MIGRATED.items())
-    lines = [f"Node {name}: {label}" for name in found.done]
-    lines += [f"{f'Node {name}' if name else 'Nodes'}: not labelled: {why}" for name, why in found.refused.items()]
+    lines = [f"Node {name}: {'would get ' if dry else ''}{label}" for name in found.done]
+    no = "would not be labelled" if dry else "not labelled"
+    lines += [f"{f'Node {name}' if name else 'Nodes'}: {no}: {why}" for name, why in found.refused.items()]
     text = "\n".join(lines) or f"no Node has the old label alone ({OLD_NODES}): nothing to do"
-    return Answered(text, {"label": label, "labelled": found.done, "refused": found.refused}, int(bool(found.refused)))
+    data = {"label": label, "would_label" if dry else "labelled": found.done, "refused": found.refused}
+    if dry:
+        return Answered(text, data, 2 if found.refused else int(bool(found.done)))
+    return Answered(text, data, int(bool(found.refused)))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="podgate metadata kube-up migrate-labels",
+        prog=_PROG,
         description=f"Give each Node of {OLD_NODES} the new label: waits for the API, then {TRIES} tries, "
         f"{PAUSE:g} s apart. Exit 0: done; 1: some Nodes were refused; 2: wrong use; {NOT_IN_TIME}: no API in time.",
         allow_abbrev=False,
@@ -119,5 +138,6 @@ def _parser() -> argparse.ArgumentParser:
     add_api(parser)
     told = "seconds to wait for the API; 0: for ever, as the scripts did (default)"
     parser.add_argument("--timeout", type=float, default=0.0, metavar="S", help=told)
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done: exit 0 nothing, 1 something")
     parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
     return parser

@@ -7,7 +7,7 @@ follows it cannot be trusted.
 A watch answers one JSON object per line, ``{"type": "ADDED", "object": {…}}``: kubernetes.io, "API Concepts".
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -17,7 +17,6 @@ from podgate.model.converting import invalid, without_nulls
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject, ApiStruct, ref_of
 from podgate.model.problems import Problem
-from podgate.model.remembering import RememberedSome
 from podgate.model.snapshot import Kind
 
 T = TypeVar("T")
@@ -164,13 +163,12 @@ class Decoding(Protocol):
 class Decoder:
     """Decodes the frames and pages of one kind, straight from bytes to the kind's struct.
 
-    A field that the struct calls ``alike`` is held once for all objects that say the same.
+    An object of which its struct's ``misfit`` says something does not fit the kind.
     """
 
     def __init__(self, kind: Kind[Any]) -> None:
         self._kind = kind
-        self._alike: str = getattr(kind.decodes_to, "alike", "")
-        self._shared: RememberedSome[Any, Any] = RememberedSome(lambda value: value)
+        self._misfit: Callable[[Any], str] = getattr(kind.decodes_to, "misfit", _fits)
         fields: list[Any] = [("type", str), ("object", kind.decodes_to)]
         frame = msgspec.defstruct("Frame", fields, gc=False)
         self._frame: msgspec.json.Decoder[Any] = msgspec.json.Decoder(frame)
@@ -208,12 +206,13 @@ class Decoder:
             return self._put(frame.object)
         return self._rare(word, line)
 
-    def _put(self, obj: ApiObject) -> Put[Any]:
+    def _put(self, obj: ApiObject) -> Put[Any] | Broken:
         if not obj.metadata.name:
             raise NotAFrame(f"an object of {self._kind.kind} without a name")
-        if self._alike:
-            obj = msgspec.structs.replace(obj, **{self._alike: self._shared(getattr(obj, self._alike))})  # type: ignore[type-var]
-        return Put(ref_of(self._kind, obj.metadata), obj)
+        ref = ref_of(self._kind, obj.metadata)
+        if why := self._misfit(obj):
+            return Broken(Problem(ref, "warning", "Invalid", "metadata.name", why))
+        return Put(ref, obj)
 
     def _rare(self, word: str, line: bytes) -> Event:
         if word == "DELETED":
@@ -242,7 +241,7 @@ class Decoder:
             obj = msgspec.convert(without_nulls(plain), self._kind.decodes_to)
         except msgspec.ValidationError as error:
             return Broken(invalid(ref, str(error) or complaint))
-        return Put(ref, obj)
+        return self._put(obj)
 
     def _ref(self, line: bytes) -> ObjectRef:
         metadata = _named.decode(line).object.metadata
@@ -292,6 +291,11 @@ class _NamedFrame(ApiStruct, frozen=True, rename="camel"):
 
 
 _named: Final = msgspec.json.Decoder(_NamedFrame)
+
+
+def _fits(_obj: object) -> str:
+    """Find nothing wrong."""
+    return ""
 
 
 def _start(data: bytes) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.meta import Bounds
 from podgate.model.snapshot import Kind, Watch
 
 APPLY: Final = "application/apply-patch+yaml"
@@ -70,6 +71,12 @@ def _selected(watch: Watch) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in selectors if value)
 
 
+def page_of(kind: Kind[Any]) -> int:
+    """Give how many objects of a kind a page has: few of one whose objects may be long, and anybody's."""
+    bounds: Bounds | None = getattr(kind.decodes_to, "bounds", None)
+    return bounds.page if bounds else PAGE
+
+
 def list_page(watch: Watch, token: str = "", limit: int = PAGE) -> Request:
     """Ask for one page of a consistent list; ``token`` is where the page before ended, ``limit`` 0 asks for all."""
     query = [*_selected(watch)]
@@ -108,6 +115,11 @@ def stream_all(watch: Watch, seconds: int) -> Request:
 def get(kind: Kind[Any], ref: ObjectRef) -> Request:
     """Ask for one object."""
     return Request("GET", path_of(kind, ref.namespace, ref.name), what=f"get {ref}")
+
+
+def dry_run(request: Request) -> Request:
+    """Have a write checked and answered as if it were done, and not done."""
+    return msgspec.structs.replace(request, query=(*request.query, ("dryRun", "All")))
 
 
 def create(kind: Kind[Any], ref: ObjectRef, body: Mapping[str, Any], field_manager: str) -> Request:

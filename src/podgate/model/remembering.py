@@ -28,18 +28,16 @@ class Remembered(Generic[T]):
 
 
 class RememberedSome(Generic[A, T]):
-    """A pure function of one hashable argument, whose results for the ``SOME`` newest arguments are given again.
+    """A pure function of one hashable argument, whose results for the ``most`` newest arguments are given again."""
 
-    So what many objects say alike is held once.
-    """
-
-    def __init__(self, function: Callable[[A], T]) -> None:
+    def __init__(self, function: Callable[[A], T], most: int = SOME) -> None:
         self._function = function
+        self._most = most
         self._known: dict[A, T] = {}
 
     def __call__(self, argument: A) -> T:
         if argument not in self._known:
-            if len(self._known) == SOME:
+            if len(self._known) == self._most:
                 del self._known[next(iter(self._known))]
             self._known[argument] = self._function(argument)
         return self._known[argument]

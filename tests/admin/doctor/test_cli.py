@@ -1,7 +1,6 @@
 """``podgate doctor`` as a command: a table of clusters, each with one thing wrong, and manifests without an API."""
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -12,26 +11,12 @@ import pytest
 import yaml
 
 from podgate.admin.doctor.cli import main
-from podgate.joints import Answered, SourceError
+from podgate.joints import SourceError
 from podgate.kubeapi.discovery import VERSION
 from podgate.model.usage import UsageError
 from tests.support.asynchronous import in_loop
+from tests.support.doctor import DEPLOY, FEATURES, MOUNT, OWN, doctor, kubeconfig, report
 from tests.support.fake_apiserver import RESOURCES, FakeApiServer
-from tests.support.fake_objects import Resource
-
-FEATURES = {name: f"podgate.features.{name}.feature" for name in ("masquerade", "metadata")}
-DEPLOY = Path(__file__).parents[3] / "deploy"
-OWN = (
-    Resource("apps", "v1", "DaemonSet", "daemonsets", True),
-    Resource("podgate.dev", "v1alpha1", "MasqueradePolicy", "masqueradepolicies", True),
-    Resource("podgate.dev", "v1alpha1", "MetadataPolicy", "metadatapolicies", True),
-    Resource("podgate.dev", "v1alpha1", "NodeReport", "nodereports", True),
-)
-MOUNT = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
-
-
-def doctor(*words: str) -> Answered:
-    return main(words, {}, FEATURES, ("metadata",))
 
 
 def daemonset() -> Any:
@@ -56,6 +41,7 @@ def healthy(server: FakeApiServer) -> None:
     for name in ("n1", "n2"):
         server.put("nodes", {"metadata": {"name": name}, "status": {}})
         server.put("pods", pod(name))
+        report(server, "masquerade", name)
     server.put("daemonsets", daemonset())
 
 
@@ -98,6 +84,30 @@ def policies_not_installed(server: FakeApiServer) -> None:
 def bad_policy(server: FakeApiServer) -> None:
     healthy(server)
     server.put("masqueradepolicies", {"metadata": {"name": "odd"}, "spec": {"action": "Keep", "to": [{"cidr": "x"}]}})
+
+
+def one_silent(server: FakeApiServer) -> None:
+    healthy(server)
+    server.remove("nodereports", "masquerade.n2")
+
+
+def by_manifests(server: FakeApiServer) -> None:
+    one_silent(server)
+    other = pod("n2")
+    other["spec"]["containers"][0]["env"] = [{"name": "PODGATE_SOURCE", "value": "/etc/objects"}]
+    server.put("pods", other)
+
+
+def reports_hidden(server: FakeApiServer) -> None:
+    healthy(server)
+    server.forbidden = {("list", "nodereports")}
+
+
+def made_up_reports(server: FakeApiServer) -> None:
+    healthy(server)
+    report(server, "masquerade", "n1", "masquerade.n1.2")
+    for number in range(40):  # more than a page
+        report(server, "masquerade", f"nobody-{number:02}")
 
 
 def wrong_token(server: FakeApiServer) -> None:
@@ -169,6 +179,13 @@ TABLE: list[tuple[Callable[[FakeApiServer], None], int, list[str]]] = [
         "off kinds: MasqueradePolicy is not installed → to use it: apply its customresourcedefinition.yaml",
     ]),
     (bad_policy, 1, ["bad masquerade here: MasqueradePolicy/odd:spec.to[0].cidr:"]),
+    (one_silent, 1, ["bad masquerade: reports: n2: Pod/kube-system/agent-n2 has never reported, so it may not reach"]),
+    (by_manifests, 0, ["ok masquerade: reports: all 1 ready agents have reported"]),
+    (reports_hidden, 1, ["unknown masquerade: reports: cannot be seen: 403 Forbidden"]),
+    (made_up_reports, 1, [
+        "ok masquerade: reports: all 2 ready agents have reported",
+        "bad masquerade: reports: 41 are of no node that there is: masquerade.n1.2, masquerade.nobody-00, masquerade.n",
+    ]),
     (wrong_token, 1, ["bad API: http://127.0.0.1:PORT refuses us: 401 Unauthorized"]),
     (old_agents, 0, [
         "unknown masquerade: version: networking/ip-masq-agent:v2.12.6: may be the program whose place podgate takes",
@@ -184,14 +201,6 @@ TABLE: list[tuple[Callable[[FakeApiServer], None], int, list[str]]] = [
         "bad masquerade here: ConfigMap/kube-system/ip-masq-agent:data.config.nonMasqueradeCIDRs[0]: ",
     ]),
 ]  # fmt: skip
-
-
-def kubeconfig(tmp_path: Path, server: str) -> str:
-    path = tmp_path / "kubeconfig"
-    context = {"name": "c", "context": {"cluster": "c"}}
-    cluster = {"name": "c", "cluster": {"server": server}}
-    path.write_text(json.dumps({"current-context": "c", "contexts": [context], "clusters": [cluster]}))
-    return str(path)
 
 
 @pytest.mark.parametrize(("cluster", "code", "expected"), TABLE, ids=[cluster.__name__ for cluster, _, _ in TABLE])
@@ -219,42 +228,6 @@ def test_clusters(tmp_path: Path, cluster: Callable[[FakeApiServer], None], code
     examine()
 
 
-def services_pod(node: str) -> dict[str, Any]:
-    template = yaml.safe_load((DEPLOY / "services" / "daemonset.yaml").read_text())["spec"]["template"]
-    return {
-        "metadata": {"name": f"kube-proxy-{node}", "namespace": "kube-system"},
-        "spec": {**template["spec"], "nodeName": node},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    }
-
-
-@in_loop
-async def test_an_agent_of_services_that_never_reported_may_not_reach_the_api(tmp_path: Path) -> None:
-    async with FakeApiServer(*RESOURCES, *OWN).serving() as server:
-        words = ("--kubeconfig", kubeconfig(tmp_path, server.url))
-
-        async def reports() -> list[tuple[str, str]]:
-            features = {"services": "podgate.features.services.feature"}
-            found = await asyncio.to_thread(main, words, {}, features, ())
-            return [(each["verdict"], each["seen"]) for each in found.data if each["name"] == "services: reports"]
-
-        for name in ("n1", "n2"):
-            server.put("nodes", {"metadata": {"name": name}})
-            server.put("pods", services_pod(name))
-        labels = {"podgate.dev/feature": "services"}
-        server.put("nodereports", {"metadata": {"name": "services.n1", "labels": labels}, "node": "n1"})
-        said = "n2: Pod/kube-system/kube-proxy-n2 has never reported, so it may not reach the API"
-        assert await reports() == [("bad", said)]
-        # Another feature's report says nothing of this one.
-        labels = {"podgate.dev/feature": "masquerade"}
-        server.put("nodereports", {"metadata": {"name": "masquerade.n2", "labels": labels}, "node": "n2"})
-        assert await reports() == [("bad", said)]
-        server.forbidden = {("list", "nodereports")}
-        assert [verdict for verdict, _ in await reports()] == ["unknown"]
-        server.objects.uninstall("nodereports")
-        assert await reports() == []
-
-
 @pytest.mark.parametrize(
     ("manifest", "verdict"),
     [("metadata", ["bad"]), ("metadata/per-pod", []), (None, [])],
@@ -277,6 +250,15 @@ def test_an_api_that_does_not_answer(tmp_path: Path) -> None:
     found = doctor("--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:1"))
     assert (found.code, len(found.data)) == (1, 1)
     assert "check the address" in found.data[0]["todo"]
+
+
+def test_where_it_looks_is_said_where_no_option_says_it(tmp_path: Path) -> None:
+    path, told = kubeconfig(tmp_path, "http://127.0.0.1:1"), list[str]()
+    main((), {"KUBECONFIG": path}, FEATURES, ("metadata",), told.append)
+    main(("--context", "c"), {"KUBECONFIG": path}, FEATURES, ("metadata",), told.append)
+    main(("--kubeconfig", path), {"KUBECONFIG": path}, FEATURES, ("metadata",), told.append)
+    said = f"podgate doctor: objects come from $KUBECONFIG: {path}"
+    assert told == [said, f"{said} c"]
 
 
 def test_an_option_that_leads_nowhere() -> None:

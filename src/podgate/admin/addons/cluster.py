@@ -20,7 +20,7 @@ from podgate.admin.reaching import Ask, listed
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import Answer, UnreachableError
 from podgate.kubeapi.discovery import kinds_of, kinds_request
-from podgate.kubeapi.requests import Request, apply, create, delete, get
+from podgate.kubeapi.requests import Request, apply, create, delete, dry_run, get
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.pods import POD
 from podgate.model.options import did_you_mean
@@ -162,7 +162,7 @@ class Cluster:
         fields = canonical(_fields(wanted.addon))
         if any(part.body == fields for _, part in owned_parts(answer, wanted.kind, self._manager)):
             return found
-        would = await self._sent(_dry(self._apply(wanted)))
+        would = await self._sent(dry_run(self._apply(wanted)))
         if isinstance(would, Refusal):
             return msgspec.structs.replace(found, differs=True, refused=_why(would))
         # The first apply changes who owns the fields, and maybe nothing else: it is done, so that they are ours.
@@ -258,10 +258,6 @@ def _named(wanted: Wanted) -> dict[str, str]:
 def _strict(request: Request) -> Request:
     """Have a field that the API does not know refused, as kubectl does, instead of dropped in silence (KEP-2885)."""
     return msgspec.structs.replace(request, query=(*request.query, ("fieldValidation", "Strict")))
-
-
-def _dry(request: Request) -> Request:
-    return msgspec.structs.replace(request, query=(*request.query, ("dryRun", "All")))
 
 
 def _content(data: bytes) -> bytes:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from podgate.model.documents import locate, parse, parse_json, parse_json_lines
+from podgate.model.documents import Lines, parse, parse_json, parse_json_lines
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
 from podgate.model.frozen import Frozen
 from podgate.model.options import did_you_mean
@@ -134,11 +134,12 @@ def _read(
     for fault in parsed.faults:
         if fault.fatal:
             yield f"{path}:{fault.line}: {fault.message}"
+    lines = Lines(content.data)
     for number, document in enumerate(parsed.documents):
         for at, value in _flattened("", document):
             wrong = _wrong(value)
             field, message = wrong or _wrong_mode(value)
-            line = locate(content.data, number, f"{at}.{field}".strip(".")) or 1
+            line = lines.of(number, f"{at}.{field}".strip(".")) or 1
             if message:
                 yield f"{path}:{line}: {field}{': ' if field else ''}{message}"
                 continue

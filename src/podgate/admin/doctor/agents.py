@@ -18,6 +18,7 @@ PROGRAMS: Final = {"ip-masq-agent": "masquerade", "metadata-proxy": "metadata", 
 
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _NODE_NAME: Final = "metadata.name"
+_SOURCE_VARIABLE: Final = "PODGATE_SOURCE"
 
 
 class Agent(Frozen, frozen=True):
@@ -29,6 +30,7 @@ class Agent(Frozen, frozen=True):
         words: its further arguments.
         image: of the container.
         ours: it runs podgate; an image of the project whose place it takes may be that project's own.
+        by_files: its environment leads to manifests, which come before its account's API.
     """
 
     feature: str
@@ -36,6 +38,7 @@ class Agent(Frozen, frozen=True):
     words: tuple[str, ...]
     image: str
     ours: bool = True
+    by_files: bool = False
 
 
 class Placed(Frozen, frozen=True):
@@ -77,7 +80,8 @@ def _agent(container: Object, features: set[str]) -> Agent | None:
     image = str(container.get("image", ""))
     for at, word in enumerate(words[:-1]):
         if word in features and words[at + 1] in {"run", "watch"}:
-            return Agent(word, words[at + 1], tuple(words[at + 2 :]), image)
+            by_files = any(each.get("name") == _SOURCE_VARIABLE for each in container.get("env") or ())
+            return Agent(word, words[at + 1], tuple(words[at + 2 :]), image, by_files=by_files)
     program = words[0].rpartition("/")[2] if container.get("command") else _last(image)
     if PROGRAMS.get(program) in features:
         given = words[1:] if container.get("command") else words
@@ -192,19 +196,22 @@ def node_findings(
     yield Finding(name, "ok" if good or not nodes else "off", f"{good} of {len(nodes)} have a ready agent")
 
 
-def silent_findings(feature: str, pods: Iterable[Placed], reported: Collection[str]) -> Iterator[Finding]:
+def silent_findings(feature: str, pods: Sequence[Placed], reported: Collection[str]) -> Iterator[Finding]:
     """Say which nodes' agents seem well and have never reported: what they do comes from the API.
 
     Args:
         feature: its name.
-        pods: its agents.
+        pods: its agents that report.
         reported: the nodes that have a report of it.
     """
-    for each in pods:
-        if each.agent.ours and each.node and not each.trouble and each.node not in reported:
-            seen = f"{each.node}: {each.ref} has never reported, so it may not reach the API"
-            todo = f"kubectl logs -n {each.ref.namespace} {each.ref.name} says why; just started, it needs a moment"
-            yield Finding(f"{feature}: reports", "bad", seen, todo)
+    well = [each for each in pods if each.node and not each.trouble]
+    silent = [each for each in well if each.node not in reported]
+    for each in silent:
+        seen = f"{each.node}: {each.ref} has never reported, so it may not reach the API"
+        todo = f"kubectl logs -n {each.ref.namespace} {each.ref.name} says why; just started, it needs a moment"
+        yield Finding(f"{feature}: reports", "bad", seen, todo)
+    if well and not silent:
+        yield Finding(f"{feature}: reports", "ok", f"all {len(well)} ready agents have reported")
 
 
 def _missing(labels: Mapping[str, str], sets: Sequence[DaemonSet]) -> str:

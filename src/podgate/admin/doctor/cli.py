@@ -7,13 +7,13 @@ Invariant: exit 0 nothing is bad, 1 something is, 2 wrong use.
 import argparse
 import asyncio
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from podgate import __version__
-from podgate.admin.doctor.agents import Agent, DaemonSet, Placed, of_feature
+from podgate.admin.doctor.agents import Agent, DaemonSet, Placed
 from podgate.admin.doctor.examining import (
     DAEMON_SET,
     Cluster,
@@ -27,6 +27,7 @@ from podgate.admin.doctor.examining import (
     kind_findings,
     needed_kinds,
     report_findings,
+    reporters,
     review_findings,
     settings_of,
     unread_findings,
@@ -44,13 +45,10 @@ from podgate.model.kinds.pods import POD
 from podgate.model.usage import Parser
 from podgate.sources.manifests import load_manifests
 from podgate.sources.objects import objects_in, parsed_file
-from podgate.sources.origin import Api, Manifests, Origin, access_of, load, origin
+from podgate.sources.origin import Api, Manifests, Origin, access_of, load, origin, unasked
 
 WATCHERS: Final = {"metadata": ("podgate.features.metadata.watcher.feature", "deploy/metadata/per-pod")}
 """Features with a second process that follows objects for them: what declares it, and the manifests of its rights."""
-
-REPORTERS: Final = ("services",)
-"""Features whose agents have all that they do from the API: one that has never reported there has never reached it."""
 
 MOUNTED: Final = {"masquerade": "/etc/config/ip-masq-agent"}
 """Where manifests mount the ConfigMap that a feature reads, by its option ``--config``."""
@@ -60,7 +58,11 @@ FOLDERS: Final = {"masquerade": "deploy/masquerade-policies"}
 
 
 def main(
-    words: Sequence[str], environ: Mapping[str, str], features: Mapping[str, str], servers: Sequence[str]
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    features: Mapping[str, str],
+    servers: Sequence[str],
+    tell: Callable[[str], None],
 ) -> Answered:
     """Examine; raises UsageError, SourceError.
 
@@ -69,11 +71,14 @@ def main(
         environ: the environment.
         features: the module that declares each feature, by name.
         servers: the features whose ``run`` reads no objects itself.
+        tell: told where objects come from, where no option says so.
     """
     asked = _parser(tuple(features)).parse_args(list(words))
     names = tuple(asked.feature or features)
     roles = [role for name in names for role in _roles(name, features[name], servers)]
     found = origin(asked.source, kubeconfig_of(asked, environ), asked.context, environ)
+    if said := unasked(found, asked.source, asked.kubeconfig):
+        tell(f"podgate doctor: {said}")
     match found:
         case Api():
             return answered(asyncio.run(_with_api(found, roles, environ)))
@@ -106,9 +111,9 @@ async def _with_api(found: Api, roles: Sequence[Role], environ: Mapping[str, str
             findings += await kind_findings(connection.send, needed_kinds(chosen))
             for name in dict.fromkeys(role.name for role in roles):
                 findings += feature_findings(name, cluster, pods, sets, __version__)
-                if name in REPORTERS:
-                    findings += await report_findings(connection.send, name, of_feature(name, pods, sets)[0])
             for role, settings in chosen:
+                if telling := reporters(role, roles, pods):
+                    findings += await report_findings(connection.send, role, telling, cluster.nodes)
                 if role.asks and (accounts := _accounts(role, pods)):
                     findings += await review_findings(connection.send, role, settings, accounts)
         except UnreachableError as error:

@@ -22,29 +22,33 @@ from podgate.admin.doctor.agents import (
     silent_findings,
 )
 from podgate.admin.doctor.rights import Account, Right, is_allowed, reads, review, right_findings, tells
-from podgate.admin.reaching import Ask, listed
+from podgate.admin.reaching import Ask, each_of, listed
 from podgate.joints import Feature, Inputs
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, UnreachableError
 from podgate.kubeapi.discovery import VERSION, kinds_of, kinds_request, version_of
 from podgate.model.findings import Finding
 from podgate.model.frozen import Frozen
+from podgate.model.kinds.meta import ApiStruct
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT
+from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, ReportMeta, report_name
 from podgate.model.machine import Machine
 from podgate.model.options import SettingsError, options_of, settings_from
 from podgate.model.snapshot import Kind, Listed, Snapshot, Watch
 from podgate.model.usage import Parser, UsageError, add_option, given
-from podgate.telling import manager_of
+from podgate.telling import manager_of, object_name
 
 OLDEST: Final = (1, 22)
 """Server-side apply is stable from this version of Kubernetes on (KEP-555)."""
 
 DAEMON_SET: Final[Kind[Any]] = Kind("apps", "v1", "DaemonSet", "daemonsets", True, dict)
 ANY_NODE: Final = "node"
+NEEDS_API: Final = ("services",)
+"""Features whose agents can do nothing without an API: they ask one by whatever login they have."""
 
 _OWN_GROUP: Final = "podgate.dev"
+_SHOWN: Final = 5
 
 
 class Role(Frozen, frozen=True):
@@ -164,16 +168,81 @@ async def review_findings(ask: Ask, role: Role, settings: Any, accounts: Sequenc
     return found
 
 
-async def report_findings(ask: Ask, feature: str, agents: Sequence[Placed]) -> list[Finding]:
-    """Say which of a feature's agents have never reported."""
-    items = await listed(ask, Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={feature}"))
-    if not isinstance(items, Refusal):
-        reported = {msgspec.json.decode(item).get("node", "") for item in items}
-        return list(silent_findings(feature, agents, reported))
-    if items.code == 404:  # the kind is not installed, which is said with the kinds
+class _Report(ApiStruct, frozen=True, rename="camel"):
+    """What tells whose report it is; reports that somebody made up may be of any length and number."""
+
+    metadata: ReportMeta = ReportMeta()
+    feature: str = ""
+    node: str = ""
+
+
+async def report_findings(
+    ask: Ask, role: Role, agents: Sequence[Placed], nodes: tuple[Mapping[str, Any], ...] | str
+) -> list[Finding]:
+    """Say which of the agents that report never did, and which reports are no agent's.
+
+    Args:
+        ask: sends.
+        role: what the agents are.
+        agents: see ``reporters``.
+        nodes: all Nodes, or why they cannot be seen.
+    """
+    feature, name = object_name(role.feature.name), f"{role.name}: reports"
+    names = None if isinstance(nodes, str) else {node["metadata"]["name"] for node in nodes}
+    reported: set[str] = set()
+    made_up = 0
+    shown: list[str] = []
+
+    def take(item: bytes) -> None:
+        nonlocal made_up
+        report = msgspec.json.decode(item, type=_Report)
+        is_known = names is None or report.node in names
+        if is_known and report.metadata.name == report_name(feature, report.node):
+            reported.add(report.node)
+        else:
+            made_up += 1
+            shown.extend([report.metadata.name] * (len(shown) < _SHOWN))
+
+    refused = await each_of(ask, Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={feature}"), take)
+    if refused is not None and refused.code == 404:  # the kind is not installed, which is said with the kinds
         return []
-    todo = "give your login the right to list nodereports.podgate.dev"
-    return [Finding(f"{feature}: reports", "unknown", f"cannot be seen: {items}", todo)]
+    if refused is not None:
+        todo = "give your login the right to list nodereports.podgate.dev"
+        return [Finding(name, "unknown", f"cannot be seen: {refused}", todo)]
+    found = list(silent_findings(role.name, agents, reported))
+    if made_up:
+        more = " …" if made_up > len(shown) else ""
+        seen = f"{made_up} {'is' if made_up == 1 else 'are'} of no node that there is: {', '.join(shown)}{more}"
+        todo = "kubectl delete nodereport NAME; they are not counted, and deploy/node-reports lets no agent make one"
+        found.append(Finding(name, "bad", seen, todo))
+    return found
+
+
+def reporters(role: Role, roles: Iterable[Role], pods: Iterable[Placed]) -> list[Placed]:
+    """Give the agents that report in a role: those of its verb, and those that start a process of it, from an API.
+
+    Args:
+        role: which one.
+        roles: all that there are.
+        pods: all agents.
+    """
+    verbs = {each.verb: each for each in roles if each.name == role.name}
+    found = []
+    for pod in pods:
+        if pod.agent.feature != role.name or pod.agent.verb not in verbs or not pod.agent.ours or not role.asks:
+            continue
+        settings = settings_of(verbs[pod.agent.verb], pod.agent)
+        does = pod.agent.verb == role.verb or getattr(settings, "follows_objects", False)
+        if does and _reads_api(role, pod, settings):
+            found.append(pod)
+    return found
+
+
+def _reads_api(role: Role, pod: Placed, settings: Any) -> bool:
+    """Say whether an agent gets its objects from an API, in which it reports then."""
+    if settings.source or getattr(settings, "once", False) or not getattr(settings, "objects", True):
+        return False
+    return bool(settings.kubeconfig) or (not pod.agent.by_files and (pod.asks or role.name in NEEDS_API))
 
 
 # --- what is in the cluster -----------------------------------------------------------------------------------

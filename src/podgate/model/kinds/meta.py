@@ -1,6 +1,7 @@
 """What every Kubernetes object has: its metadata, and the way to its reference.
 
-Here: ObjectMeta, owner references, the struct base of all kinds, podgate's own group. Not here: any particular kind.
+Here: ObjectMeta, owner references, the struct base of all kinds, bounds of a kind, podgate's own group. Not here: any
+particular kind.
 Invariant: field names are exactly the API's (camelCase, with its own spelling of IP), and each absent field has the
 API's default.
 """
@@ -20,6 +21,21 @@ class ApiStruct(Frozen, frozen=True, rename="camel", gc=False):
 
     They hold no cycles, so the garbage collector need not look at them.
     """
+
+
+class Bounds(Frozen, frozen=True):
+    """How much is held of a kind whose objects many may make. A kind has it as ``bounds``.
+
+    Attributes:
+        page: objects of one page of a list, each as long as the API takes it; a page is in memory as a whole.
+        size: of all objects together, in bytes of JSON; what they say alike counts once. In memory it is up to three
+            times as much.
+        faults: complaints about single objects that are remembered; there may be any number of bad ones.
+    """
+
+    page: int
+    size: int
+    faults: int
 
 
 class OwnerReference(ApiStruct, frozen=True, rename="camel", gc=False):

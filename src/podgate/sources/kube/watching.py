@@ -13,11 +13,13 @@ from typing import Any, Final, Literal
 
 from podgate.kubeapi.answers import UNAVAILABLE, Refusal
 from podgate.kubeapi.frames import Batch, Bookmark, Broken, Event, Gone, Page, Put
-from podgate.kubeapi.requests import PAGE, Request, follow, list_page, stream_all
+from podgate.kubeapi.requests import Request, follow, list_page, page_of, stream_all
 from podgate.model.frozen import Frozen, ObjectRef
+from podgate.model.kinds.meta import Bounds
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.model.table import Table
+from podgate.sources.kube.room import Room
 
 Why = Literal["not installed", "forbidden"]
 _ABSENT: Final[dict[int, Why]] = {403: "forbidden", 404: "not installed"}
@@ -73,9 +75,13 @@ class Watching:
         self._mode: Literal["stream", "pages", "changes"] = "stream"
         self._streams = True
         self._token = ""
-        self._limit = PAGE
+        self._bounds: Bounds | None = getattr(watch.kind.decodes_to, "bounds", None)
+        self._page = page_of(watch.kind)
+        self._limit = self._page
+        self._room = Room(watch.kind)
         self._staged: dict[ObjectRef, Any] = {}
         self._staged_faults: dict[ObjectRef, Problem] = {}
+        self._staged_room = Room(watch.kind)
         self._failures = 0
         self._refusals = 0
         self._silences = 0
@@ -132,7 +138,7 @@ class Watching:
         return list_page(self.watch, self._token, self._limit)
 
     def _stage_afresh(self) -> None:
-        self._staged, self._staged_faults = {}, {}
+        self._staged, self._staged_faults, self._staged_room = {}, {}, Room(self.watch.kind)
 
     # What came of it. Each says whether something changed for the reader of the snapshot.
 
@@ -226,8 +232,8 @@ class Watching:
 
     def _list_again(self) -> None:
         if self._mode == "pages":
-            # The list was slower than the server's memory: in one piece it cannot expire.
-            self._limit = 0 if self._token else PAGE
+            # The list was slower than the server's memory: in one piece it cannot expire, but may be of any length.
+            self._limit = 0 if self._token and self._bounds is None else self._page
         self._mode = "stream" if self._streams and self._mode == "changes" else "pages"
         self._token = ""
 
@@ -240,7 +246,7 @@ class Watching:
         changed = False
         if self._refusals >= doubted and self.absent != why:
             self.absent, self.listed, changed = why, False, True
-            self.objects, self.faults = Table(), {}
+            self.objects, self.faults, self._room = Table(), {}, Room(self.watch.kind)
             self._mode, self._token = ("stream" if self._streams else "pages"), ""
         self._complain(f"{why} ({refusal})")
         return changed
@@ -249,25 +255,31 @@ class Watching:
         if isinstance(event, Put):
             before = self.objects.get(event.ref)
             # What is equal is not held twice, not even while a list is on its way.
-            self._staged[event.ref] = before if before == event.obj else event.obj
+            obj = self._staged_room.taken(event.ref, before if before == event.obj else event.obj)
+            if obj is None:
+                self._staged_faults = self._noted(self._staged_faults, _no_room(event.ref))
+                return
+            self._staged[event.ref] = obj
             self._staged_faults.pop(event.ref, None)
         elif isinstance(event, Gone):
+            self._staged_room.lets_go(event.ref)
             self._staged.pop(event.ref, None)
             self._staged_faults.pop(event.ref, None)
         elif isinstance(event, Broken):
-            self._staged_faults[event.problem.ref] = event.problem
-            before = self._staged.get(event.problem.ref, self.objects.get(event.problem.ref))
-            if before is not None:
-                self._staged[event.problem.ref] = before
+            ref = event.problem.ref
+            self._staged_faults = self._noted(self._staged_faults, event.problem)
+            before = self._staged.get(ref, self.objects.get(ref))
+            if before is not None and (held := self._staged_room.taken(ref, before)) is not None:
+                self._staged[ref] = held
 
     def _complete(self, resource_version: str) -> bool:
         """Let a whole list count; objects that are equal stay the values that they were."""
         objects = self.objects.updated(self._staged, [ref for ref in self.objects if ref not in self._staged])
         changed = not self.listed or objects is not self.objects or self.faults != self._staged_faults
-        self.objects, self.faults = objects, self._staged_faults
+        self.objects, self.faults, self._room = objects, self._staged_faults, self._staged_room
         self._stage_afresh()
         self.listed, self.absent, self.resource_version = True, None, resource_version
-        self._mode, self._token, self._limit = "changes", "", PAGE
+        self._mode, self._token, self._limit = "changes", "", self._page
         self._works()
         return changed
 
@@ -277,20 +289,30 @@ class Watching:
         faults = self.faults
         for event in events:
             if isinstance(event, Broken):
-                faults = {**faults, event.problem.ref: event.problem}
+                faults = self._noted(faults, event.problem)
             elif isinstance(event, Put | Gone):
+                obj = self._room.taken(event.ref, event.obj) if isinstance(event, Put) else None
+                if isinstance(event, Put) and obj is None:
+                    faults = self._noted(faults, _no_room(event.ref))
+                    continue
                 if event.ref in faults:
                     faults = {ref: fault for ref, fault in faults.items() if ref != event.ref}
-                if isinstance(event, Put):
-                    put[event.ref] = event.obj
+                if obj is not None:
+                    put[event.ref] = obj
                     removed.discard(event.ref)
                 else:
+                    self._room.lets_go(event.ref)
                     put.pop(event.ref, None)
                     removed.add(event.ref)
         objects = self.objects.updated(put, removed)
         changed = objects is not self.objects or faults != self.faults
         self.objects, self.faults = objects, faults
         return changed
+
+    def _noted(self, faults: dict[ObjectRef, Problem], problem: Problem) -> dict[ObjectRef, Problem]:
+        """Give the faults with one more, of a kind with bounds as long as there are few."""
+        most = self._bounds.faults if self._bounds else len(faults) + 1
+        return {**faults, problem.ref: problem} if problem.ref in faults or len(faults) < most else faults
 
     def _works(self) -> None:
         self._heard = True
@@ -302,3 +324,8 @@ class Watching:
         if self._failures > 1 or self.absent is not None:
             what = f"{self.watch.kind.kind}{' in ' + self.watch.namespace if self.watch.namespace else ''}"
             self.trouble = f"cannot watch {what}: {why}"
+
+
+def _no_room(ref: ObjectRef) -> Problem:
+    message = "all of its kind are longer together than is held, so it is not counted: delete what no agent wrote"
+    return Problem(ref, "warning", "NoRoom", "", message)

@@ -18,7 +18,7 @@ from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ApiObject
 from podgate.model.kinds.nodes import NODE
-from podgate.model.kinds.reports import FEATURE_LABEL, MOST, NODE_REPORT, Applied, NodeReport
+from podgate.model.kinds.reports import FEATURE_LABEL, MOST, NODE_REPORT, Applied, NodeReport, report_name
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Kind
 from podgate.targets.kubernetes.state import Fields, Notice, Part, Subject, own_object, status_of
@@ -27,7 +27,6 @@ NAMED: Final = 10
 """Nodes that a status names: it says who is missing, and stays small with thousands of nodes."""
 
 PENDING: Final = "Pending"
-_NAME_BYTES: Final = 253
 
 
 class Condition(Frozen, frozen=True):
@@ -66,14 +65,6 @@ class Tells(Protocol):
     def instead(self, compiled: Compiled[Any], inputs: Inputs) -> Mapping[ObjectRef, str]:
         """Give the objects that this node does not do as they say, and why, as a CamelCase word."""
         ...
-
-
-def report_name(feature: str, node: str) -> str:
-    """Name a node's report; a name that would be too long ends in a digest."""
-    name = f"{feature}.{node}"
-    if len(name) <= _NAME_BYTES:
-        return name
-    return f"{name[: _NAME_BYTES - 17].rstrip('-.')}.{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 class Reporter(Frozen, frozen=True):
@@ -120,11 +111,13 @@ class Heard(Frozen, frozen=True):
     """What one node says.
 
     Attributes:
+        feature: of which feature.
         node: its name.
         digest: the same for nodes that say the same.
         applied: by object the generation that it has dealt with, and what it does instead.
     """
 
+    feature: str
     node: str
     digest: bytes
     applied: Mapping[ObjectRef, tuple[int, str]]
@@ -142,7 +135,7 @@ def said(entries: tuple[Applied, ...]) -> Said:
 
 def heard(report: NodeReport, read: Callable[[tuple[Applied, ...]], Said] = said) -> Heard:
     """Read a report; ``read`` may remember what other nodes said."""
-    return Heard(report.node, *read(report.applied))
+    return Heard(report.feature, report.node, *read(report.applied))
 
 
 class _Group(Frozen, frozen=True):
