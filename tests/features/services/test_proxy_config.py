@@ -52,6 +52,12 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
 COMPLAINTS = {
     "unknown key": ("nodePortAddreses: []", "warning", "nodePortAddreses", 'did you mean "nodePortAddresses"'),
     "unknown key in a group": ("conntrack: {mim: 3}", "warning", "conntrack.mim", 'did you mean "conntrack.min"'),
+    "a key that looks like a group's field": (
+        '"iptables.masqueradeAll": true',
+        "warning",
+        '["iptables.masqueradeAll"]',
+        "there is no such field",
+    ),
     "wrong type": ("mode: 3", "error", "mode", "3 is not a text"),
     "true is no number": ("oomScoreAdj: true", "error", "oomScoreAdj", "True is not a whole number"),
     "a list of numbers": ("nodePortAddresses: [1]", "error", "nodePortAddresses", "is not a list of texts"),

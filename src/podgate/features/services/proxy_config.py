@@ -11,6 +11,7 @@ from typing import Any, Final
 from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, FIELDS, NANOSECONDS, ConfigField, means_default
 from podgate.model import documents
 from podgate.model.durations import NotADuration, go_text, parse
+from podgate.model.fieldpath import field_path
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.options import did_you_mean
 from podgate.model.problems import Problem, Severity
@@ -113,12 +114,12 @@ class _Reader:
                 else:
                     self._complain("error", "WrongType", key, f"{value!r} is not a map: write its fields below it")
             else:
-                yield from self._field(key, value)
+                yield from self._field(field_path((key,)), value)
 
     def _group(self, group: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for key, value in values.items():
             if value is not None:
-                yield from self._field(f"{group}.{key}", value)
+                yield from self._field(field_path((group, key)), value)
 
     def _field(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
         field = FIELDS.get(path)
@@ -149,7 +150,7 @@ class _Reader:
                 self._complain("warning", "Unused", path, f"it changes nothing here: {field.unused}")
         for gate in given.get("featureGates", {}):
             if gate != EXTERNAL_IPS_GATE:
-                field_name = f"featureGates.{gate}"
+                field_name = field_path(("featureGates", gate))
                 self._complain("warning", "Unused", field_name, "it changes nothing here: podgate has no such gate")
 
 
