@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.intent import Intent
@@ -141,7 +142,7 @@ def test_a_recorded_chain_goes_when_the_name_changes_whatever_it_holds_then(
     written(namespace, Writer("ip", binary, "OLD-NAME")(INTENT))
     restore(namespace, "*nat\n-A OLD-NAME -d 10.9.9.9/32 -j ACCEPT\nCOMMIT\n", "ip", binary)
     recorded = recorded_chains(b'["OLD-NAME"]')
-    written(namespace, Writer("ip", binary, "NEW-NAME")(INTENT, recorded=recorded))
+    written(namespace, replace(Writer("ip", binary, "NEW-NAME")(INTENT), recorded=recorded))
     assert "OLD-NAME" not in saved(namespace, "ip", binary)
 
 

@@ -6,13 +6,13 @@ Invariant: a step of a back end that is not chosen comes after the chosen one's 
 no gap; no step waits for one of the other family.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
 
 from podgate.features.masquerade.compile import Compiler
-from podgate.features.masquerade.intent import FamilyIntent, Intent
+from podgate.features.masquerade.intent import Intent
 from podgate.features.masquerade.settings import Settings
 from podgate.features.masquerade.to_iptables import KEPT_CHAINS, record_chains, refusals
 from podgate.features.masquerade.to_iptables import Writer as IptablesWriter
@@ -21,7 +21,6 @@ from podgate.features.masquerade.to_nftables import Writer as NftablesWriter
 from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
-from podgate.model.problems import Problem
 from podgate.targets.iptables.state import Binary
 from podgate.targets.iptables.state import State as IptablesState
 from podgate.targets.nftables.state import State as NftablesState
@@ -107,11 +106,8 @@ class BackendCompiler:
     """Compiles for the chosen back end, and records the iptables chains for the next run."""
 
     def __init__(self, settings: Settings, choice: Choice) -> None:
-        refuse: Callable[[FamilyIntent], tuple[Problem, ...]] = refusals
-        if choice.backend == "nftables":
-            self._compile = Compiler(settings, StatesWriter(choice, settings))
-        else:
-            self._compile = Compiler(settings, StatesWriter(choice, settings), refuse)
+        more = () if choice.backend == "nftables" else (refusals,)
+        self._compile = Compiler(settings, StatesWriter(choice, settings), *more)
 
     def __call__(self, inputs: Inputs) -> Compiled[States]:
         """Compile the newest inputs."""

@@ -105,7 +105,7 @@ def _pod_ranges(inputs: Inputs, family: Family) -> Iterator[tuple[str, Span]]:
             if family_of(entry.network) == family:
                 yield f"Pods of {ref.name} ({entry.network})", span_of(entry.network)
     for ref, pod in sorted(inputs.objects.objects(POD).items(), key=lambda item: item[0]):
-        if not pod.spec.host_network and pod.status.phase not in {"Succeeded", "Failed"}:
+        if not pod.spec.host_network and not pod.has_ended:
             for entry in from_pod(ref, pod):
                 if family_of(entry.network) == family:
                     named = f"{ref.namespace}/{ref.name} ({entry.network.network_address})"

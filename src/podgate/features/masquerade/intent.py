@@ -67,6 +67,13 @@ class Translation(Frozen, frozen=True):
     address: IPAddress | None = None
     ports: Ports = ()
 
+    @property
+    def summary(self) -> str:
+        """Say it of a packet, for people who read the rules."""
+        if self.action == "snat":
+            return f"leaves as {self.address}"
+        return "keeps its address" if self.action == "keep" else "leaves with the node's address"
+
 
 class PolicyIntent(Frozen, frozen=True):
     """One MasqueradePolicy in one family, resolved: it decides if source, destination and interface all match.

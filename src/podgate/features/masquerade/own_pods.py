@@ -16,9 +16,6 @@ from podgate.model.kinds.pods import Pod
 from podgate.model.machine import IPAddress, Machine
 from podgate.model.problems import Problem
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
-"""Phases of Pods whose addresses may already be another Pod's."""
-
 _POD_LINKS: Final = frozenset({"veth", "tun"})
 """Kinds of links that lead into a Pod or a virtual machine; anything else in a bridge may lead off the node."""
 
@@ -53,7 +50,7 @@ def internal_addresses(node: Node) -> tuple[IPAddress, ...]:
 
 def is_own(pod: Pod, node_name: str) -> bool:
     """Whether a Pod runs on this node with addresses of its own."""
-    return pod.spec.node_name == node_name and not pod.spec.host_network and pod.status.phase not in _ENDED
+    return pod.spec.node_name == node_name and not pod.spec.host_network and not pod.has_ended
 
 
 def from_pod(ref: ObjectRef, pod: Pod) -> tuple[Entry, ...]:

@@ -98,7 +98,7 @@ def kept_spans(state: State, chain: str = CHAIN) -> list[Span] | None:
 
 
 def refusals(part: FamilyIntent) -> tuple[Problem, ...]:
-    """Give the policies that iptables cannot express; they are left out of the chains."""
+    """Give the policies that iptables cannot express; whoever compiles leaves them out of the intent."""
     return tuple(
         Problem(policy.ref, "error", "NotInIptables", field, message)
         for policy in part.policies
@@ -136,23 +136,22 @@ class Writer:
         self._style = style
         self._listed: dict[IPNetwork, Rule] = {}
 
-    def __call__(self, intent: Intent, *, recorded: frozenset[str] = frozenset(), version: str = "") -> State:
+    def __call__(self, intent: Intent, *, version: str = "") -> State:
         """Give the state; a family that is off has nothing.
 
         Args:
-            intent: what is wanted.
-            recorded: chains that an earlier run wrote.
+            intent: what is wanted, without the policies that iptables cannot express (``refusals``).
             version: of iptables, as ``1.8.9``; empty when it is not known.
         """
         part = intent.of(self._family)
         if part is None:
-            return State(self._family, self._binary, recorded=recorded)
+            return State(self._family, self._binary)
         random_fully = intent.random_fully and knows_random_fully(version)
         if self._style == "agent":
             chains = [Chain(self._chain, self._agent(intent, random_fully=random_fully))]
         else:
             chains = self._podgate(intent, part, random_fully=random_fully)
-        return State(self._family, self._binary, tuple(chains), (jump_to(self._chain),), recorded)
+        return State(self._family, self._binary, tuple(chains), (jump_to(self._chain),))
 
     def _agent(self, intent: Intent, *, random_fully: bool) -> tuple[Rule, ...]:
         link_local = intent.config.link_local(self._family)
@@ -164,14 +163,12 @@ class Writer:
         return (*self._kept(networks, intent), *_lines(translation, _OUTBOUND, random_fully=random_fully))
 
     def _podgate(self, intent: Intent, part: FamilyIntent, *, random_fully: bool) -> list[Chain]:
-        refused = {problem.ref for problem in refusals(part)}
         rules = [*_never(part), *_own_pods(part)]
         chains: list[Chain] = []
         for policy in part.policies:
-            if policy.ref not in refused:
-                own, more = _policy(policy, self._family, random_fully=random_fully)
-                rules += own
-                chains += more
+            own, more = _policy(policy, self._family, random_fully=random_fully)
+            rules += own
+            chains += more
         rules += self._kept(_networks(intent, part), intent)
         if part.fallback.action != "keep":
             rules += _lines(part.fallback, _OUTBOUND, random_fully=random_fully)
@@ -234,7 +231,7 @@ def _own_pods(part: FamilyIntent) -> Iterator[Rule]:
 def _policy(policy: PolicyIntent, family: Family, *, random_fully: bool) -> tuple[list[Rule], list[Chain]]:
     """Give a policy's rules in the main chain, and its own chains."""
     translation = policy.translation
-    why = f"{OWN}{policy.ref}, priority {policy.priority}: {_summary(translation)}"
+    why = f"{OWN}{policy.ref}, priority {policy.priority}: {translation.summary}"
     sources = _addresses("saddr", policy.sources, family)
     there = [(*to, *by) for to, by in product(_addresses("daddr", policy.destinations, family), _interfaces(policy))]
     if not sources or not there:
@@ -295,9 +292,3 @@ def _target(translation: Translation, ports: tuple[int, int] | None, *, random_f
     if translation.address is not None:
         return Snat(translation.address, ports, random_fully)
     return Masquerade(ports, fully_random=random_fully)
-
-
-def _summary(translation: Translation) -> str:
-    if translation.address is not None:
-        return f"leaves as {translation.address}"
-    return "keeps its address" if translation.action == "keep" else "leaves with the node's address"

@@ -143,7 +143,7 @@ def _chains(part: FamilyIntent, *, random_fully: bool) -> Iterator[Chain]:
     for policy in part.policies:
         translating = _translating(part.family, policy.translation, random_fully=random_fully)
         verdict = f"goto {chain_name(policy)}" if len(translating) > 1 else translating[0][0]
-        why = f"{policy.ref}, priority {policy.priority}: {_summary(policy.translation)}"
+        why = f"{policy.ref}, priority {policy.priority}: {policy.translation.summary}"
         rules += [Rule(f"{match}{verdict}", why) for match in _matching(part.family, policy)]
         if len(translating) > 1:
             yield Chain(chain_name(policy), tuple(Rule(text, comment) for text, comment in translating))
@@ -212,12 +212,6 @@ def _verdict(family: Family, translation: Translation, ports: PortRange | None) 
         given = f"[{translation.address}]" if family == "ip6" else f"{translation.address}"
         return f"snat to {given}:{ports}"
     return "masquerade" if ports is None else f"masquerade to :{ports}"
-
-
-def _summary(translation: Translation) -> str:
-    if translation.action == "snat":
-        return f"leaves as {translation.address}"
-    return "keeps its address" if translation.action == "keep" else "leaves with the node's address"
 
 
 def _one_or_set(words: tuple[str, ...] | list[str]) -> str:

@@ -31,7 +31,6 @@ StatesT = TypeVar("StatesT")
 FILES: Final = "*.[jy]*"
 """The names that count in a folder of policies: ``.json``, ``.yaml``, ``.yml``."""
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def file_watches(path: str | None) -> tuple[FileWatch, ...]:
@@ -114,7 +113,7 @@ def _pods(inputs: Inputs, node_name: str) -> Iterator[PodFacts]:
     pods: Iterable[tuple[ObjectRef, Pod]] = inputs.objects.objects(POD).items()
     for ref, pod in pods:
         here = pod.spec.node_name == node_name and not pod.spec.host_network
-        if here and pod.status.phase not in _ENDED and pod.addresses:
+        if here and not pod.has_ended and pod.addresses:
             account = pod.spec.service_account_name or "default"
             yield PodFacts(ref.namespace, ref.name, account, pod.metadata.labels, pod.addresses)
 

@@ -50,6 +50,11 @@ class Pod(ApiStruct, frozen=True, rename="camel", gc=False):
             return tuple(entry.ip for entry in self.status.pod_ips)
         return (self.status.pod_ip,) if self.status.pod_ip else ()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of it has run to the end: its addresses may already be another Pod's."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
 
 POD: Final[Kind[Pod]] = Kind(group="", version="v1", kind="Pod", plural="pods", namespaced=True, decodes_to=Pod)
 

@@ -292,7 +292,7 @@ def _pods(
     on_the_node = [
         (pod.metadata.namespace, pod.metadata.name)
         for pod in _pods_of(objects, node_name)
-        if pod.spec.host_network and pod.status.phase not in ("Succeeded", "Failed")
+        if pod.spec.host_network and not pod.has_ended
     ]
     known = None if POD.kind in objects.unread else on_the_node
     devices = [interface.name for interface in _machine(node_name).interfaces]
