@@ -46,6 +46,7 @@ from podgate.observe.showing import show
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine
+from podgate.sources.manifests import SnapshotReader
 from podgate.sources.netfilter import load_foreign_nat
 from podgate.sources.origin import Api, Manifests, Nowhere, Origin, access_of, follow, load, looked_at, origin, unasked
 
@@ -125,9 +126,10 @@ class Looking:
         if watches and (said := unasked(found, settings.source, settings.kubeconfig)):
             remark(said)
         self.unseen = sorted({watch.kind.kind for watch in watches}) if isinstance(found, Nowhere) else []
-        snapshot = load(found, watches, environ)
+        reader = SnapshotReader(found.path, watches) if isinstance(found, Manifests) else None
+        snapshot = load(found, watches, environ) if reader is None else reader.load()
         files = load_files(feature.files(settings))
-        self._locator = Locator(manifests_of(found))
+        self._locator = Locator(reader)
         self.inputs = Inputs(snapshot, files, machine_of(load_machine(node_name), snapshot))
 
     def where(self, ref: ObjectRef, field: str) -> str:
@@ -170,11 +172,6 @@ def node_name_of(settings: Any, environ: Mapping[str, str]) -> str:
 def origin_of(settings: Any, environ: Mapping[str, str]) -> Origin:
     """Say where an agent's objects come from."""
     return origin(settings.source, settings.kubeconfig, settings.context, environ)
-
-
-def manifests_of(found: Origin) -> str | None:
-    """Give the folder or file that objects come from, for messages with lines; None when they come from elsewhere."""
-    return found.path if isinstance(found, Manifests) else None
 
 
 def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespace, look: Looking) -> Answered:
@@ -257,12 +254,12 @@ def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
     node_name = node_name_of(settings, environ)
     watches = agent.watches(settings, node_name)
     found = origin_of(settings, environ)
-    locator = Locator(manifests_of(found))
     told = _telling(agent, settings, found, environ)
     steps = agent.steps(settings) if told is None else told.steps(agent.steps(settings))
     optional = [step.name for step in steps if not step.essential]
     status = Status(agent.name, [step.name for step in steps], log, optional=optional)
     following = follow(found, watches if told is None else told.watches, environ, status.watch)
+    locator = Locator(following.reader)
     if told is not None:
         told.lead = following.lead
     sources = Sources(

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from podgate.model.composing import MAX_ALIASED, MAX_DEPTH, Composer
 from podgate.model.documents import (
+    Lines,
     _composed,
     _json,
     each_json_line,
+    json_line,
     locate,
-    locate_all,
     parse,
     parse_json,
     parse_json_lines,
@@ -263,11 +264,16 @@ def test_locate(document: int, path: str, line: int | None) -> None:
     assert locate(CONFIG, document, path) == line
 
 
-def test_locate_reads_the_text_once_for_many_paths() -> None:
+def test_the_lines_of_many_fields_and_documents_are_had_by_one_reading() -> None:
     count = 5000
-    data = b"list:\n" + b"- 10.0.0.0/8\n" * count
-    paths = [f"list[{index}]" for index in range(count)]
-    assert locate_all(data, 0, paths) == {path: index + 2 for index, path in enumerate(paths)}
+    lines = Lines(b"list:\n" + b"- 10.0.0.0/8\n" * count + b"---\na: 1\n")
+    assert [lines.of(0, f"list[{index}]") for index in range(count)] == list(range(2, count + 2))
+    assert (lines.of(1, "a"), lines.of(1, "b"), lines.of(2, "")) == (count + 3, count + 3, None)
+
+
+def test_a_document_of_json_lines_is_found_with_its_line() -> None:
+    data = b'{"a": 1}\n\n \n{"b": 2}\n{"c": '
+    assert [json_line(data, index) for index in range(4)] == [(1, b'{"a": 1}'), (4, b'{"b": 2}'), (5, b'{"c": '), None]
 
 
 def test_locate_in_json_with_what_yaml_does_not_know() -> None:
@@ -331,7 +337,7 @@ ODD_JSON = [
 
 def by_tokens(text: str) -> tuple[list[Any], list[str]]:
     """Read token by token, as it is done where lines are asked for."""
-    found = _composed(Composer(frozenset({("a",)})), text.encode(), _json)
+    found = _composed(Composer(records=True), text.encode(), _json)
     return list(found.documents), [fault.message for fault in found.faults]
 
 

@@ -352,7 +352,7 @@ def open_files() -> int:
 async def test_leaving_closes_the_descriptor(tmp_path: Path) -> None:
     before = open_files()
     async with reading(watch(tmp_path / "f")):
-        assert open_files() == before + 1
+        assert open_files() > before
     assert open_files() == before
 
 

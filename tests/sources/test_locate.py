@@ -5,7 +5,6 @@ Invariant: each expected line is checked against real text, by the number of its
 """
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,12 @@ import pytest
 from podgate.model.documents import parse
 from podgate.model.files import FileContent, Missing, Present
 from podgate.model.frozen import ObjectRef, file_ref
+from podgate.model.kinds.config import CONFIG_MAP
+from podgate.model.kinds.nodes import NODE
 from podgate.model.problems import Problem
+from podgate.model.snapshot import Watch
 from podgate.sources.locate import Locator
+from podgate.sources.manifests import SnapshotReader
 
 CONFIG = b"""# first
 nonMasqueradeCIDRs:
@@ -41,13 +44,19 @@ data:
     a:
     \t- b
 """
-OBJECT = {"metadata": {"name": "x"}, "kind": "ConfigMap", "data": {"config": "a:\n  - 1\n"}}
-LIST = json.dumps({"kind": "List", "items": [{"kind": "Node", "metadata": {"name": "n"}}, OBJECT]}, indent=1).encode()
+OBJECT = {"apiVersion": "v1", "metadata": {"name": "x"}, "kind": "ConfigMap", "data": {"config": "a:\n  - 1\n"}}
+NODE_OBJECT = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+LIST = json.dumps({"kind": "List", "items": [NODE_OBJECT, OBJECT]}, indent=1).encode()
+MANY = b"\n".join(json.dumps({**OBJECT, "metadata": {"name": f"many-{number}"}}).encode() for number in range(9))
+BROKEN = b"apiVersion: v1\nkind: Node\nmetadata: {name: broken}\nspec:\n  podCIDR: [1]\n"
 
 FILES: dict[str, FileContent] = {"/etc/config/a": Present(CONFIG), "/etc/config/none": Missing()}
 MANIFESTS = {
     "m/b.yaml": LITERAL,
+    "m/broken.yaml": BROKEN,
+    "m/large.yaml": MANY.replace(b"many", b"large").replace(b"\n", b"\n---\n") + b"\n# much more" * (1 << 17),
     "m/list.json": LIST,
+    "m/many.jsonl": b"\n" + MANY,
     "m/z.yaml": LITERAL,
     "m/bad.yaml": b"a: 1\n---\n\tb\n",
     "m/wrong.yaml": b"---\na: 1\n---\nkind: Pod\nmetadata:\n  uid: x\n",
@@ -60,13 +69,19 @@ OUTER_TAB = str(parse(b"a: 1\n---\n\tb\n").faults[0])
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Write the manifests, and give their folder, below the working directory so that paths in messages are short."""
+def manifests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SnapshotReader:
+    """Write and read the manifests below the working directory, so that paths in messages are short."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
     for path, data in MANIFESTS.items():
         (tmp_path / path).write_bytes(data)
-    return "m"
+    return read("m")
+
+
+def read(path: str) -> SnapshotReader:
+    reader = SnapshotReader(path, (Watch(CONFIG_MAP), Watch(NODE)))
+    reader.load()
+    return reader
 
 
 def line_of(text: bytes, part: bytes) -> int:
@@ -109,6 +124,20 @@ CASES: list[tuple[Problem, str]] = [
         f"m/list.json:{line_of(LIST, b'config')} (line 2 of data.config): error: {LISTED}: data.config.a[0]: bad",
     ),
     (
+        Problem(ObjectRef("ConfigMap", "many-7", "default"), "error", "R", "data.config.a[0]", "bad"),
+        "m/many.jsonl:9 (line 2 of data.config): error: ConfigMap/default/many-7: data.config.a[0]: bad",
+    ),
+    # Reading a text of this size again would hold up everything else.
+    (
+        Problem(ObjectRef("ConfigMap", "large-7", "default"), "error", "R", "data", "bad"),
+        "m/large.yaml: error: ConfigMap/default/large-7: data: bad",
+    ),
+    # What it was before still counts, and it stands where it stands now.
+    (
+        Problem(ObjectRef("Node", "broken"), "error", "R", "spec.podCIDR", "bad"),
+        "m/broken.yaml:5: error: Node/broken: spec.podCIDR: bad",
+    ),
+    (
         Problem(ObjectRef("Node", "unknown"), "warning", "R", "spec", "no such node"),
         "Node/unknown: warning: spec: no such node",
     ),
@@ -116,8 +145,8 @@ CASES: list[tuple[Problem, str]] = [
 
 
 @pytest.mark.parametrize(("problem", "expected"), CASES)
-def test_a_problem_names_its_line(folder: str, problem: Problem, expected: str) -> None:
-    assert Locator(folder).describe(problem, FILES) == expected
+def test_a_problem_names_its_line(manifests: SnapshotReader, problem: Problem, expected: str) -> None:
+    assert Locator(manifests).describe(problem, FILES) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,8 +159,8 @@ def test_a_problem_names_its_line(folder: str, problem: Problem, expected: str) 
         (AGENT, "", str(AGENT)),
     ],
 )
-def test_where(folder: str, ref: ObjectRef, field: str, expected: str) -> None:
-    assert Locator(folder).where(ref, field, FILES) == expected
+def test_where(manifests: SnapshotReader, ref: ObjectRef, field: str, expected: str) -> None:
+    assert Locator(manifests).where(ref, field, FILES) == expected
 
 
 def test_without_manifests_objects_have_no_line() -> None:
@@ -141,14 +170,21 @@ def test_without_manifests_objects_have_no_line() -> None:
     assert locator.line(file_ref("/etc/config/a"), "masqLinkLocal", FILES) == 5
 
 
-def test_manifests_that_changed_are_read_again(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    locator = Locator(folder)
+def test_manifests_that_changed_have_the_lines_that_they_have_now(manifests: SnapshotReader) -> None:
+    locator = Locator(manifests)
     problem = Problem(AGENT, "warning", "R", "data", "no key")
     assert locator.describe(problem, {}).startswith("m/b.yaml:10: ")
     Path("m/b.yaml").write_bytes(b"# one more line\n" + LITERAL)
-    later = time.monotonic() + 1.1
-    monkeypatch.setattr(time, "monotonic", lambda: later)
+    manifests.load()
     assert locator.describe(problem, {}).startswith("m/b.yaml:11: ")
+
+
+def test_a_text_that_cannot_be_read_to_its_end_hides_where_objects_stand(manifests: SnapshotReader) -> None:
+    Path("m/b.yaml").write_bytes(b"# one more line\n" + LITERAL + b"\t")
+    Path("m/z.yaml").unlink()
+    manifests.load()
+    problem = Problem(AGENT, "warning", "R", "data", "no key")
+    assert Locator(manifests).describe(problem, {}) == f"{AGENT}: warning: data: no key"
 
 
 def test_objects_as_they_are_written_keep_what_no_kind_has(tmp_path: Path) -> None:
@@ -159,5 +195,5 @@ def test_objects_as_they_are_written_keep_what_no_kind_has(tmp_path: Path) -> No
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"externalIP": ["192.0.2.1"]},
     }
-    assert Locator(str(file)).written() == {ObjectRef("Service", "web", "shop"): service}
+    assert Locator(read(str(file))).written() == {ObjectRef("Service", "web", "shop"): service}
     assert Locator().written() == {}

@@ -50,7 +50,7 @@ def test_no_text_raises_and_each_problem_names_a_field(
     for problem in read.problems:
         split_path(problem.field)
         assert problem.message
-    assert read.objects.keys() == read.places.keys()
+    assert read.places.keys() == read.objects.keys() | read.broken
 
 
 @settings(max_examples=100, deadline=None)

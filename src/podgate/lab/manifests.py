@@ -6,6 +6,7 @@ nulls, and its kind is known; so the store takes it. When there is an error amon
 """
 
 import base64
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -13,7 +14,7 @@ from typing import Any, Final
 from podgate.lab.kinds import Kinds, Object, defined_by, ref_of
 from podgate.lab.shapes import without_nulls
 from podgate.lab.validity import fault_of
-from podgate.model.documents import Parsed, locate, parse, parse_json, parse_json_lines
+from podgate.model.documents import Lines, Parsed, parse, parse_json, parse_json_lines
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.problems import Severity
 
@@ -97,13 +98,14 @@ def understood(files: Mapping[str, bytes], kinds: Kinds, *, joined: bool = False
             found += _flattened(_Place(file, document), value)
     kinds = kinds.plus(*filter(None, (defined_by(obj) for _, obj in found if _is_definition(obj))))
     objects: dict[ObjectRef, Object] = {}
+    lines = functools.cache(lambda file: Lines(files[file]))
     for place, raw in found:
         field, severity, message, obj = _understood(raw, kinds, joined)
         if obj is not None and ref_of(obj) in objects:
             field, severity, message = "metadata.name", "warning", f"{ref_of(obj)} is given before: this one counts"
         if message:
             path = f"{place.path}.{field}".strip(".")
-            line = locate(files[place.file], place.document, path) or 0
+            line = lines(place.file).of(place.document, path) or 0
             about = f"{raw['kind']}: " if isinstance(raw, dict) and isinstance(raw.get("kind"), str) else ""
             complaints.append(Complaint(place.file, line, severity, f"{about}{field}{': ' if field else ''}{message}"))
         if obj is not None:

@@ -82,15 +82,14 @@ class Composer:
     """Builds the documents of one stream.
 
     Args:
-        wanted: paths of the document ``wanted_document`` whose lines are recorded in ``found``; empty for none.
+        records: whether the lines of all fields are recorded in ``lines``, by the document's index and the path in it.
     """
 
-    def __init__(self, wanted: frozenset[tuple[Part, ...]] = frozenset(), wanted_document: int = 0) -> None:
+    def __init__(self, *, records: bool = False) -> None:
         self.documents: list[Any] = []
         self.warnings: list[Fault] = []
-        self.found: dict[tuple[Part, ...], int] = {}
-        self._wanted = wanted
-        self._wanted_document = wanted_document
+        self.lines: dict[tuple[Part, ...], int] = {}
+        self._records = records
         self._open: list[_Frame] = []
         self._anchors: dict[str, tuple[Any, int, int]] = {}
         self._aliased = 0
@@ -103,7 +102,7 @@ class Composer:
     @property
     def is_plain(self) -> bool:
         """Whether nobody asks for lines, so that a document may be added as a whole."""
-        return not self._wanted
+        return not self._records
 
     def whole(self, document: Any) -> None:
         """Add a document that somebody else has read, and found nothing to complain of."""
@@ -181,14 +180,19 @@ class Composer:
         frame.size += 1 + len(key)
         first = frame.lines.get(key)
         if first is not None:
-            path = self._path()
-            if len(self.warnings) < MAX_WARNINGS:
-                message = f"{field_path(path)} is given twice, on lines {first} and {at[0]}: the last one counts"
-                self.warnings.append(Fault(*at, f"{message}; remove one", fatal=False))
-            for known in [known for known in self.found if known[: len(path)] == path]:
-                del self.found[known]
+            self._twice(first, at)
         frame.lines[key] = at[0]
         self._record(at)
+
+    def _twice(self, first: int, at: At) -> None:
+        """Warn of a key that is there twice, and forget the lines below its first one."""
+        if len(self.warnings) == MAX_WARNINGS:
+            return
+        path = self._path()
+        message = f"{field_path(path[1:])} is given twice, on lines {first} and {at[0]}: the last one counts"
+        self.warnings.append(Fault(*at, f"{message}; remove one", fatal=False))
+        for known in [known for known in self.lines if known[: len(path)] == path]:
+            del self.lines[known]
 
     def _add(self, value: Any, size: int, height: int, anchor: str | None, at: At) -> None:
         if anchor is not None:
@@ -212,14 +216,12 @@ class Composer:
             frame.key = None
 
     def _path(self) -> tuple[Part, ...]:
-        return tuple(frame.part() for frame in self._open)
+        return (len(self.documents), *(frame.part() for frame in self._open))
 
     def _record(self, at: At) -> None:
-        """Note the line of what begins now, if it is asked for; a value keeps the line of its key."""
-        if self._wanted and len(self.documents) == self._wanted_document:
-            path = self._path()
-            if path in self._wanted:
-                self.found.setdefault(path, at[0])
+        """Note the line of what begins now, if lines are asked for; a value keeps the line of its key."""
+        if self._records:
+            self.lines.setdefault(self._path(), at[0])
 
 
 def _copied(value: Any) -> Any:

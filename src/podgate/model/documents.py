@@ -1,19 +1,19 @@
 """Documents: the bytes of a YAML or JSON file become plain values, with the lines of their fields on demand.
 
-Here: ``parse``, ``parse_json``, ``parse_json_lines``, ``each_json_line`` and ``locate``.
+Here: ``parse``, ``parse_json``, ``parse_json_lines``, ``each_json_line``; ``Lines`` and ``locate``.
 Not here: reading files, or what the values mean.
 Invariant: nothing raises on any bytes; every complaint is a Fault with a line; the first fatal one ends the stream.
 
 YAML is read as sigs.k8s.io/yaml does (the rules are in scalars.py), with libyaml where PyYAML has it. Anchors, aliases
-and merge keys work, within bounds (composing.py). Values keep no positions: ``locate`` reads the text again, which only
+and merge keys work, within bounds (composing.py). Values keep no positions: ``Lines`` reads the text again, which only
 happens when a message is printed. Paths are those of fieldpath.py: ``field_path`` writes them.
 """
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any, AnyStr, Final, NoReturn
 
 import yaml
 import yaml.reader
@@ -79,7 +79,7 @@ def each_json_line(data: bytes) -> Iterator[Parsed]:
     composer = Composer()
     told = 0
     try:
-        for number, line in enumerate(_lines(_text(data))):
+        for number, line in enumerate(_lines(_text(data), "\n")):
             _json_line(composer, line, number)
             if composer.documents or len(composer.warnings) > told:
                 yield Parsed(tuple(composer.documents), tuple(composer.warnings[told:]))
@@ -89,39 +89,49 @@ def each_json_line(data: bytes) -> Iterator[Parsed]:
         yield Parsed(faults=(*composer.warnings[told:], stop.fault))
 
 
+class Lines:
+    """The lines of all fields of a text, YAML or JSON; the text is read once, whatever is asked then."""
+
+    def __init__(self, data: bytes) -> None:
+        self._lines: dict[tuple[Part, ...], int] = {}
+        for read in _READERS if data[:1] in {b"{", b"["} else (_yaml,):
+            composer = Composer(records=True)
+            parsed = _composed(composer, data, read)
+            self._lines = composer.lines
+            if not parsed.fatal:
+                break
+
+    def of(self, document: int, path: str) -> int | None:
+        """Give the line (from 1) of a field: of its key, or of the item of a list.
+
+        A field that is not there has the line of the nearest map or list around it that is; a field that came through
+        an alias or a merge key has the line where the alias stands. ``""`` is the document itself.
+
+        Args:
+            document: index into ``Parsed.documents``.
+            path: a path as ``field_path`` writes it.
+
+        Returns:
+            None when the text has no such document.
+        """
+        split = (document, *split_path(path))
+        prefixes = (split[:length] for length in range(len(split), 0, -1))
+        return next((self._lines[prefix] for prefix in prefixes if prefix in self._lines), None)
+
+
 def locate(data: bytes, document: int, path: str) -> int | None:
-    """Give the line (from 1) of a field: of its key, or of the item of a list.
-
-    A field that is not there has the line of the nearest map or list around it that is; a field that came through an
-    alias or a merge key has the line where the alias stands. ``""`` is the document itself.
-
-    Args:
-        data: the text that was parsed, YAML or JSON.
-        document: index into ``Parsed.documents``.
-        path: a path as ``field_path`` writes it.
-
-    Returns:
-        None when the text has no such document.
-    """
-    return locate_all(data, document, (path,))[path]
+    """Give the line of one field of a text (``Lines.of``)."""
+    return Lines(data).of(document, path)
 
 
-def locate_all(data: bytes, document: int, paths: Iterable[str]) -> dict[str, int | None]:
-    """Do what ``locate`` does for many paths while reading the text once."""
-    parts = {path: split_path(path) for path in paths}
-    wanted = frozenset(split[:length] for split in parts.values() for length in range(len(split) + 1))
-    found: dict[tuple[Part, ...], int] = {}
-    for read in _READERS if data[:1] in {b"{", b"["} else (_yaml,):
-        composer = Composer(wanted, document)
-        parsed = _composed(composer, data, read)
-        found = composer.found
-        if not parsed.fatal:
-            break
-    lines: dict[str, int | None] = {}
-    for path, split in parts.items():
-        prefixes = (split[:length] for length in range(len(split), -1, -1))
-        lines[path] = next((found[prefix] for prefix in prefixes if prefix in found), None)
-    return lines
+def json_line(data: bytes, document: int) -> tuple[int, bytes] | None:
+    """Give a document of a ``.jsonl`` with the number of its line (from 1); None when there are not so many."""
+    for number, line in enumerate(_lines(data, b"\n"), 1):
+        if line.strip():
+            if not document:
+                return number, line
+            document -= 1
+    return None
 
 
 def _composed(composer: Composer, data: bytes, read: Callable[[Composer, str], None]) -> Parsed:
@@ -283,15 +293,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _json_lines(composer: Composer, text: str) -> None:
-    for number, line in enumerate(_lines(text)):
+    for number, line in enumerate(_lines(text, "\n")):
         _json_line(composer, line, number)
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines(text: AnyStr, end: AnyStr) -> Iterator[AnyStr]:
     begin = 0
-    while (end := text.find("\n", begin)) >= 0:
-        yield text[begin:end]
-        begin = end + 1
+    while (until := text.find(end, begin)) >= 0:
+        yield text[begin:until]
+        begin = until + 1
     yield text[begin:]
 
 
@@ -345,12 +355,13 @@ _READERS: Final = (_json, _json_lines, _yaml)
 
 __all__ = [
     "Fault",
+    "Lines",
     "Parsed",
     "Part",
     "each_json_line",
     "field_path",
+    "json_line",
     "locate",
-    "locate_all",
     "parse",
     "parse_json",
     "parse_json_lines",

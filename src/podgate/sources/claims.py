@@ -58,6 +58,10 @@ class Claims:
         for kind in entries.keys() | removed.keys():
             self.tables[kind] = self.tables[kind].updated(entries.get(kind, {}), removed.get(kind, ()))
 
+    def winner(self, ref: ObjectRef) -> str | None:
+        """Give the file whose object counts; None where no file gives it."""
+        return min(self._claims.get(ref, ()), default=None)
+
     def conflicts(self) -> tuple[tuple[str, ObjectRef, str], ...]:
         """Give each (file, object, file that wins it) where a file gives an object for nothing, in order."""
         return tuple(

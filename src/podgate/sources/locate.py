@@ -1,30 +1,30 @@
 """Locate: the file and line of what a message is about, found when the message is printed.
 
-Here: ``Locator``: ``where`` for explanations, ``describe`` for problems,
-``written`` for what decoding drops. Not here: lines inside of a text
-(podgate.model.documents).
-Invariant: manifests are read only when something is asked about them; what cannot be found is named without a line,
+Here: ``Locator``: ``where`` for explanations, ``describe`` for problems, ``written`` for what decoding drops.
+Not here: where an object stands in its file (manifests.py), lines inside of a text (model/documents.py).
+Invariant: nothing is read again but the text that a message is about; what cannot be found is named without a line,
 never with a wrong one of another file.
 """
 
+import functools
 import re
-import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from podgate.model.documents import Parsed, locate, parse
+from podgate.model.documents import Lines, json_line
 from podgate.model.fieldpath import Part, field_path, split_path
 from podgate.model.files import FileContent, Present
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
-from podgate.sources.manifests import load_manifests
-from podgate.sources.objects import Place, objects_in, parsed_file, raw_ref
+from podgate.sources.manifests import SnapshotReader
+from podgate.sources.objects import Place, object_at
 
 _BLOCK: Final = re.compile(rb":[ \t]*[|](?:[+-]?[1-9]?|[1-9][+-])[ \t]*(?:#.*)?\r?$")
 """The end of a line that begins a literal block (YAML 1.1, 9.3.4): its text starts on the next line, line by line."""
 
-_FRESH: Final = 1.0
-"""Seconds for which manifests that were read answer further questions: problems come in groups."""
+_MOST_READ: Final = 1 << 20
+"""Bytes of a text above which no lines are looked for: reading it anew for a message would hold up everything else. Of
+a ``.jsonl`` only one line is read."""
 
 Files = Mapping[str, FileContent]
 
@@ -35,21 +35,19 @@ class _Found(NamedTuple):
     path: str
     data: bytes
     place: Place
-    obj: Any
 
 
 class Locator:
     """Finds lines in node-local files, and in manifests.
 
     Args:
-        manifests: the folder or file that objects come from; None: they come from elsewhere.
+        manifests: what has read the files that objects come from; None: they come from elsewhere.
     """
 
-    def __init__(self, manifests: str | None = None) -> None:
-        self._path = manifests
-        self._read_at = float("-inf")
-        self._contents: Files = {}
-        self._objects: Mapping[ObjectRef, _Found] | None = None
+    def __init__(self, manifests: SnapshotReader | None = None) -> None:
+        self._manifests = manifests
+        # Problems come in groups, of one file.
+        self._lines = functools.lru_cache(maxsize=1)(Lines)
 
     def where(self, ref: ObjectRef, field: str, files: Files) -> str:
         """Give ``PATH:LINE`` for a field of a file, ``Kind/NS/NAME:field`` for one of an object."""
@@ -79,54 +77,63 @@ class Locator:
         found = self._found(ref)
         if found is None:
             return ": ".join(part for part in (str(ref), problem.severity, problem.field, message) if part)
-        place, exact = _place_of(found, problem)
+        place, exact = self._place_of(found, problem)
         if exact:
             message = message.removeprefix(_position(message))
         return ": ".join(part for part in (place, problem.severity, str(ref), problem.field, message) if part)
 
     def written(self) -> Mapping[ObjectRef, Any]:
         """Give the objects of the manifests as they are written; one without a namespace is in none."""
-        return {ref: found.obj for ref, found in _objects(self._manifests()).items()}
+        return self._manifests.written() if self._manifests is not None else {}
 
     def _line_in_file(self, path: str, field: str, message: str, files: Files) -> int | None:
         content = files.get(path)
-        if content is None:
-            content = self._manifests().get(path)
+        if content is None and self._manifests is not None:
+            content = self._manifests.content(path)
         if not isinstance(content, Present):
             return None
         parts = split_path(field)
         document = 0
         if parts and isinstance(parts[0], int):  # of a manifest: the index of the document comes first
             document, parts = parts[0], parts[1:]
-        fault = None if parts else _fault_line(parsed_file(path, content.data), message)
-        return fault or locate(content.data, document, field_path(parts))
+        fault = None if parts else _line_told(message)
+        return fault or self._line(path, content.data, document, field_path(parts))
+
+    def _line(self, path: str, data: bytes, document: int, field: str) -> int | None:
+        """Give the line of a field of a document."""
+        above = 0
+        if path.endswith(".jsonl"):
+            found = json_line(data, document)
+            if found is None:
+                return None
+            number, data = found
+            above, document = number - 1, 0
+        if len(data) > _MOST_READ:
+            return None
+        line = self._lines(data).of(document, field)
+        return line and line + above
 
     def _found(self, ref: ObjectRef) -> _Found | None:
-        contents = self._manifests()
-        if self._objects is None:
-            self._objects = _objects(contents)
-        # Without its kind one cannot say whether an object without a namespace is cluster-wide or in ``default``.
-        bare = ObjectRef(ref.kind, ref.name) if ref.namespace == "default" else ref
-        return self._objects.get(ref) or self._objects.get(bare)
+        found = None if self._manifests is None else self._manifests.stands(ref)
+        return None if found is None else _Found(*found)
 
-    def _manifests(self) -> Files:
-        now = time.monotonic()
-        if self._path is not None and now > self._read_at + _FRESH:
-            self._read_at, self._contents, self._objects = now, load_manifests(self._path), None
-        return self._contents
-
-
-def _objects(contents: Files) -> Mapping[ObjectRef, _Found]:
-    """Give where each object stands; of several the first by path, which is the one that counts."""
-    found: dict[ObjectRef, _Found] = {}
-    for path in sorted(contents):
-        content = contents[path]
-        if isinstance(content, Present):
-            for place, obj in objects_in(parsed_file(path, content.data)):
-                ref = raw_ref(obj, None)
-                if ref is not None:
-                    found.setdefault(ref, _Found(path, content.data, place, obj))
-    return found
+    def _place_of(self, found: _Found, problem: Problem) -> tuple[str, bool]:
+        """Give the place of a field of an object, and whether it is that of a line inside of a text in the object."""
+        if len(found.data) > _MOST_READ and not found.path.endswith(".jsonl"):
+            return found.path, False
+        outside, inside, text = _split(object_at(*found), split_path(problem.field))
+        line = self._line(found.path, found.data, found.place.document, field_path((*found.place.parts, *outside)))
+        if line is None:
+            return found.path, False
+        inner = None
+        if text is not None:
+            data = text.encode("utf-8", "surrogatepass")
+            inner = Lines(data).of(0, field_path(inside)) if inside else _line_told(problem.message)
+        if inner is None:
+            return f"{found.path}:{line}", False
+        if _BLOCK.search(found.data.split(b"\n")[line - 1]):
+            return f"{found.path}:{line + inner}", True
+        return f"{found.path}:{line} (line {inner} of {field_path(outside)})", True
 
 
 def _shown(field: str) -> str:
@@ -150,26 +157,10 @@ def _split(obj: Any, parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[P
     return parts, (), here if isinstance(here, str) else None
 
 
-def _place_of(found: _Found, problem: Problem) -> tuple[str, bool]:
-    """Give the place of a field of an object, and whether it is that of a line inside of a text in the object."""
-    outside, inside, text = _split(found.obj, split_path(problem.field))
-    line = locate(found.data, found.place.document, field_path((*found.place.parts, *outside)))
-    if line is None:
-        return found.path, False
-    inner = None
-    if text is not None:
-        data = text.encode("utf-8", "surrogatepass")
-        inner = locate(data, 0, field_path(inside)) if inside else _fault_line(parse(data), problem.message)
-    if inner is None:
-        return f"{found.path}:{line}", False
-    if _BLOCK.search(found.data.split(b"\n")[line - 1]):
-        return f"{found.path}:{line + inner}", True
-    return f"{found.path}:{line} (line {inner} of {field_path(outside)})", True
-
-
-def _fault_line(parsed: Parsed, message: str) -> int | None:
-    """Give the line of a fault of a text itself, if the message tells it."""
-    return next((fault.line for fault in parsed.faults if fault.message in message), None)
+def _line_told(message: str) -> int | None:
+    """Give the line that the text of a fault names (composing.Fault)."""
+    found = re.search(r"(?:^|: )line (\d+), column \d+: ", message)
+    return int(found[1]) if found else None
 
 
 def _position(message: str) -> str:

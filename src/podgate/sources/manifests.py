@@ -17,12 +17,12 @@ from typing import Any, Final
 from podgate.model.documents import parse_json
 from podgate.model.fieldpath import field_path
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
-from podgate.model.frozen import file_ref
+from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Absent, Listed, Snapshot, Watch
 from podgate.sources.claims import Claims, conflict_problem
 from podgate.sources.following import Root, followed, load
-from podgate.sources.objects import FileObjects, Wanted, read_objects
+from podgate.sources.objects import FileObjects, Place, Wanted, objects_in, parsed_file, raw_ref, read_objects
 from podgate.sources.settling import AT_ONCE, Settling
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl")
@@ -43,7 +43,7 @@ class ManifestSource:
 
     def __init__(self, path: str, watches: tuple[Watch, ...]) -> None:
         self._path = path
-        self._wanted = Wanted(watches)
+        self.reader = SnapshotReader(path, watches)
 
     async def values(self) -> AsyncIterator[Snapshot]:
         """Give the objects now, and again whenever one, or a complaint about one, differs.
@@ -51,10 +51,9 @@ class ManifestSource:
         Raises:
             SourceError: the kernel refuses to watch.
         """
-        reading = SnapshotReader(self._path, self._wanted)
         given: Snapshot | None = None
         async for contents in followed(_roots(self._path)):
-            snapshot = reading.snapshot(contents)
+            snapshot = self.reader.snapshot(contents)
             if snapshot != given:
                 given = snapshot
                 yield snapshot
@@ -62,7 +61,7 @@ class ManifestSource:
 
 def load_snapshot(path: str, watches: tuple[Watch, ...]) -> Snapshot:
     """Give the objects once, for verbs that do not wait."""
-    return SnapshotReader(path, Wanted(watches)).snapshot(load_manifests(path))
+    return SnapshotReader(path, watches).load()
 
 
 def load_manifests(path: str) -> Mapping[str, FileContent]:
@@ -85,12 +84,15 @@ def _is_manifest(name: str, is_directory: bool) -> bool:
 
 
 class SnapshotReader:
-    """From the contents of the files, again and again, to the snapshot: only files that differ are parsed again."""
+    """From the contents of the files, again and again, to the snapshot: only files that differ are parsed again.
 
-    def __init__(self, path: str, wanted: Wanted) -> None:
+    What was read last stays, so that it can be told where an object stands.
+    """
+
+    def __init__(self, path: str, watches: tuple[Watch, ...]) -> None:
         self._path = path
-        self._wanted = wanted
-        self._claims = Claims(wanted.kinds)
+        self._wanted = Wanted(watches)
+        self._claims = Claims(self._wanted.kinds)
         self._contents: Mapping[str, tuple[FileContent, FileContent | None]] = {}
         self._files: dict[str, FileObjects] = {}
         self._lab = is_lab(path)
@@ -110,6 +112,37 @@ class SnapshotReader:
             del self._files[path]
         self._claims.update({path: self._files[path].objects for path in changed} | {path: {} for path in gone})
         return self._made(tuple(self._problems()))
+
+    def load(self) -> Snapshot:
+        """Read the files now, and give their snapshot."""
+        return self.snapshot(load_manifests(self._path))
+
+    def content(self, path: str) -> FileContent | None:
+        """Give what a file held when it was read last; None for a file that is not among them."""
+        return self._contents[path][0] if path in self._contents else None
+
+    def stands(self, ref: ObjectRef) -> tuple[str, bytes, Place] | None:
+        """Give where an object stands: the file, its text, the place in it.
+
+        None where no file has the object, or that text has an error that hides its places.
+        """
+        path = self._claims.winner(ref)
+        if path is None:
+            path = min((path for path, file in self._files.items() if ref in file.broken), default=None)
+        content = None if path is None else self.content(path)
+        if path is None or not isinstance(content, Present) or not self._files[path].parsed:
+            return None
+        return path, content.data, self._files[path].places[ref]
+
+    def written(self) -> Mapping[ObjectRef, Any]:
+        """Give all objects as they are written, also of kinds that nobody watches; without a namespace is in none."""
+        found: dict[ObjectRef, Any] = {}
+        for path in sorted(self._contents):
+            if isinstance(content := self.content(path), Present):
+                for _, obj in objects_in(parsed_file(path, content.data)):
+                    if (ref := raw_ref(obj, None)) is not None:
+                        found.setdefault(ref, obj)
+        return found
 
     def _with_status(
         self, contents: Mapping[str, FileContent]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from podgate.model.converting import invalid, without_nulls
-from podgate.model.documents import Fault, Parsed, each_json_line, parse, parse_json, parse_json_lines
+from podgate.model.documents import Fault, Parsed, each_json_line, json_line, parse, parse_json, parse_json_lines
 from podgate.model.fieldpath import Part, field_path
 from podgate.model.frozen import Frozen, ObjectRef, file_ref
 from podgate.model.kinds.meta import ApiObject
@@ -35,7 +35,7 @@ class FileObjects(Frozen, frozen=True):
 
     Attributes:
         objects: the watched objects; of two with one reference the first.
-        places: where each of them stands.
+        places: where each of them stands, and each that is broken.
         problems: what is wrong with the file, or with objects in it.
         broken: objects that are there and cannot be decoded: what they were before still counts.
         parsed: False when the text is not YAML or JSON to its end, so that what it gave before still counts.
@@ -100,6 +100,7 @@ def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> 
             problems.append(read)
             if read.ref.kind != "File":
                 broken.add(read.ref)
+                places.setdefault(read.ref, place)
         elif read is not None:
             ref, decoded = read
             if ref in objects:
@@ -118,6 +119,17 @@ def parsed_file(path: str, data: bytes) -> Parsed:
 def objects_in(parsed: Parsed) -> Iterator[tuple[Place, Any]]:
     """Give each object with its place; the items of a ``List`` one by one. Empty documents are skipped."""
     return _objects_of((parsed,), [])
+
+
+def object_at(path: str, data: bytes, place: Place) -> Any:
+    """Give the object that stands at a place; None where the text has none there."""
+    line = json_line(data, place.document) if _suffix(path) == ".jsonl" else None
+    text, index = (line[1], 0) if line else (data, place.document)
+    documents = parsed_file(path, text).documents
+    found: Any = documents[index] if index < len(documents) else None
+    for part in place.parts:
+        found = found[part]
+    return found
 
 
 def _objects_of(parts: Iterable[Parsed], faults: list[Fault]) -> Iterator[tuple[Place, Any]]:

@@ -15,7 +15,7 @@ from podgate.joints import Source, SourceError
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.snapshot import Absent, Snapshot, Watch
 from podgate.sources.constant import Constant
-from podgate.sources.manifests import ManifestSource, load_snapshot
+from podgate.sources.manifests import ManifestSource, SnapshotReader, load_snapshot
 
 if TYPE_CHECKING:
     from podgate.kubeapi.access import Access
@@ -107,11 +107,15 @@ def unasked(found: Origin, source: str | None, kubeconfig: str | None) -> str:
 
 
 class Following(Frozen, frozen=True):
-    """A source of objects, and how to tell it which single objects are wanted, and whether we lead."""
+    """A source of objects, how to tell it which single objects are wanted, and whether we lead.
+
+    ``reader`` knows where objects stand that come from files.
+    """
 
     source: Source[Snapshot]
     want: Callable[[frozenset[ObjectRef]], None]
     lead: Callable[[bool], None]
+    reader: SnapshotReader | None = None
 
 
 def follow(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str], report: Report) -> Following:
@@ -119,7 +123,8 @@ def follow(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str]
     match found:
         case Manifests(path):
             # A folder is at hand: all that it holds is given, wanted or not.
-            return Following(ManifestSource(path, watches), _all_the_same, _all_the_same)
+            manifests = ManifestSource(path, watches)
+            return Following(manifests, _all_the_same, _all_the_same, manifests.reader)
         case Api():
             from podgate.kubeapi.connection import Connection  # noqa: PLC0415 - see the invariant
             from podgate.sources.kube.source import KubeSource  # noqa: PLC0415
