@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podgate.linux.descriptors import readable
 from podgate.linux.processes import Child
+from podgate.linux.waiting import readable
 from tests.support.asynchronous import in_loop
 from tests.support.poll import poll
 

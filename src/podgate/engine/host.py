@@ -18,6 +18,7 @@ from podgate.engine.kept import KeptDirectory
 from podgate.engine.reconcile import Board, StepTask
 from podgate.engine.status import PATIENCE, Status
 from podgate.joints import ApplyError, Compiled, Inputs, Sample, Source, SourceError, Step
+from podgate.linux.waiting import for_ever
 from podgate.model.files import FileContent
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Machine
@@ -235,7 +236,7 @@ class Host(Generic[StatesT]):
             try:
                 async with server.listening(address):
                     self._status.mended(f"pages {address}")
-                    await asyncio.get_running_loop().create_future()
+                    await for_ever()
             except OSError as error:
                 why = error.strerror or str(error)
                 self._status.fault(f"pages {address}", f"cannot serve pages on {address}: {why}", "AddressInUse")

@@ -50,9 +50,9 @@ from podgate.lab.objects import Store
 from podgate.lab.places import Places
 from podgate.lab.probes import Place, connected
 from podgate.lab.runner import StartError, start_apart
-from podgate.linux.descriptors import readable
 from podgate.linux.namespaces import mount
 from podgate.linux.processes import Child
+from podgate.linux.waiting import readable
 from podgate.model.frozen import ObjectRef
 
 _CONNECT_TIMEOUT = 5.0

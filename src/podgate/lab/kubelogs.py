@@ -23,6 +23,7 @@ from aiohttp import web
 from podgate.kubeapi.requests import Request
 from podgate.lab.places import Places
 from podgate.linux.namespaces import inside_network
+from podgate.linux.waiting import for_ever
 
 AUTHORITY: Final = Request(
     "GET",
@@ -66,7 +67,7 @@ class Logs:
         await runner.setup()
         try:
             await web.SockSite(runner, self._listener, ssl_context=self._tls()).start()
-            await asyncio.get_running_loop().create_future()
+            await for_ever()
         finally:
             await runner.cleanup()
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self
 
 from inotify_simple import INotify, flags
 
-from podgate.linux.descriptors import readable
+from podgate.linux.waiting import readable
 
 
 class What(Enum):

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Self
 
-from podgate.linux.descriptors import readable
+from podgate.linux.waiting import readable
 
 NLM_F_REQUEST: Final = 0x1
 NLM_F_ACK: Final = 0x4

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Final
 
-from podgate.linux.descriptors import readable
+from podgate.linux.waiting import readable
 
 _PR_SET_PDEATHSIG: Final = 1
 

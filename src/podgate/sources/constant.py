@@ -4,9 +4,10 @@ Here: the source. Not here: values.
 Invariant: it gives its value once and then waits for ever, as a source that never changes.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
+
+from podgate.linux.waiting import for_ever
 
 T = TypeVar("T")
 
@@ -20,4 +21,4 @@ class Constant(Generic[T]):
     async def values(self) -> AsyncIterator[T]:
         """Give the value, then wait for ever."""
         yield self._value
-        await asyncio.get_running_loop().create_future()
+        await for_ever()

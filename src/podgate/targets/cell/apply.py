@@ -4,11 +4,11 @@ Here: one reference. Not here: who reads it; a server takes ``cell.value`` once 
 Invariant: a swap is one assignment: a reader sees the old value or the new one, never a mixture.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from podgate.joints import Key, Signal
+from podgate.linux.waiting import silent
 from podgate.targets.cell.diff import Plan, diff
 from podgate.targets.cell.state import State
 
@@ -47,7 +47,6 @@ class CellTarget:
         self._cell.swap(plan.want)
         return {}
 
-    async def signals(self) -> AsyncIterator[Signal]:
+    def signals(self) -> AsyncIterator[Signal]:
         """Wait for ever: nobody else writes the cell."""
-        await asyncio.get_running_loop().create_future()
-        yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+        return silent()

@@ -4,10 +4,10 @@ Here: the history. Not here: a server that reads it.
 Invariant: it refuses what is not frozen, which the real cell could not hold safely.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 from podgate.joints import Key, Signal
+from podgate.linux.waiting import silent
 from podgate.model.frozen import Frozen
 from podgate.targets.cell.diff import Plan, diff
 from podgate.targets.cell.state import State
@@ -41,7 +41,6 @@ class FakeCell:
         self.history.append(plan.want)
         return {}
 
-    async def signals(self) -> AsyncIterator[Signal]:
+    def signals(self) -> AsyncIterator[Signal]:
         """Wait for ever."""
-        await asyncio.get_running_loop().create_future()
-        yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+        return silent()

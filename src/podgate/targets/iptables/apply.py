@@ -6,7 +6,6 @@ Invariant: a plan is one transaction, so the kernel holds either the state befor
 table that nobody uses is not even listed, since listing an old table makes it.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
@@ -24,6 +23,7 @@ from podgate.linux.nftables import (
 )
 from podgate.linux.nftables_drift import Drift
 from podgate.linux.nftables_watch import NO_NF_TABLES, Watch, refused
+from podgate.linux.waiting import for_ever
 from podgate.model.machine import Family
 from podgate.targets.iptables.diff import Plan, diff
 from podgate.targets.iptables.listing import NO_NAMES, ListingError, read_listing
@@ -144,7 +144,7 @@ class IptablesTarget:
         The kernel tells nobody of changes by iptables-legacy: they are found by reading again (``Step.resync``).
         """
         if not self._tells:
-            await asyncio.Event().wait()
+            await for_ever()
         watched = self._watch.changes(self.read, lambda have, held: bool(diff(have, held)))
         with refused(f"watching {self._name}", ApplyError):
             async with contextlib.aclosing(watched) as changes:

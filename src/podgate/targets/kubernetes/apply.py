@@ -16,6 +16,7 @@ from podgate.joints import ApplyError, Key, Signal, Turned
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, Connection, UnreachableError
 from podgate.kubeapi.requests import Request, get, list_page
+from podgate.linux.waiting import for_ever
 from podgate.model.snapshot import Kind, Watch
 from podgate.model.table import Table
 from podgate.targets.kubernetes.conditions import Since, stamped, unstamped
@@ -122,7 +123,7 @@ class KubernetesTarget:
     async def signals(self) -> AsyncIterator[Signal]:
         """Take part in the election, and say when to look again because of it."""
         if self._leadership is None:
-            await asyncio.get_running_loop().create_future()
+            await for_ever()
             return
         async for leads in self._leadership.run():
             trouble = self._leadership.trouble

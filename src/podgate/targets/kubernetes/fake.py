@@ -4,10 +4,10 @@ Here: the target for tests of features. Not here: requests and answers (tests/su
 Invariant: it refuses what the API refuses: status and labels of objects that are not there, fields that others own.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 
 from podgate.joints import Key, Signal
+from podgate.linux.waiting import silent
 from podgate.model.frozen import ObjectRef
 from podgate.targets.kubernetes.diff import Plan, diff
 from podgate.targets.kubernetes.state import Fields, Notice, Part, State, Subject, state_of
@@ -52,7 +52,6 @@ class FakeKubernetes:
         self.told += [entry for entry in plan.notices if entry not in self.told]
         return refused
 
-    async def signals(self) -> AsyncIterator[Signal]:
+    def signals(self) -> AsyncIterator[Signal]:
         """Never say anything."""
-        await asyncio.get_running_loop().create_future()
-        yield  # type: ignore[misc]
+        return silent()

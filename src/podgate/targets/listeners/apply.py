@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from podgate.joints import Key, Signal
+from podgate.linux.waiting import for_ever
 from podgate.targets.listeners.diff import Plan, diff
 from podgate.targets.listeners.holders import holders_of
 from podgate.targets.listeners.state import Endpoint, State
@@ -97,7 +98,7 @@ class ListenersTarget:
         """Wait for ever; when cancelled, close all sockets, then leave ``life``."""
         async with self._life():
             try:
-                await asyncio.get_running_loop().create_future()
+                await for_ever()
                 yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
             finally:
                 for server in self._open.values():

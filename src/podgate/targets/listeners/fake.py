@@ -4,10 +4,10 @@ Here: plans executed on a set, ports that are taken on demand. Not here: sockets
 Invariant: what the kernel would refuse, an address that is taken, is refused with the words of the real target.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 
 from podgate.joints import Key, Signal
+from podgate.linux.waiting import silent
 from podgate.targets.listeners.diff import Plan, diff
 from podgate.targets.listeners.state import Endpoint, State
 
@@ -47,7 +47,6 @@ class FakeListeners:
                 refused[endpoint] = f"port {endpoint.port} is in use by {holder}: stop it, or listen elsewhere"
         return refused
 
-    async def signals(self) -> AsyncIterator[Signal]:
+    def signals(self) -> AsyncIterator[Signal]:
         """Wait for ever."""
-        await asyncio.get_running_loop().create_future()
-        yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+        return silent()

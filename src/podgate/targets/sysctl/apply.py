@@ -4,12 +4,12 @@ Here: files below /proc/sys. Not here: which are wanted.
 Invariant: a parameter that cannot be set is refused by name, with what to do; the others are set.
 """
 
-import asyncio
 import errno
 from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 
 from podgate.joints import Key, Signal
+from podgate.linux.waiting import silent
 from podgate.targets.sysctl.diff import Plan, diff
 from podgate.targets.sysctl.state import State
 
@@ -51,10 +51,9 @@ class SysctlTarget:
                 refused[name] = why(name, value, error)
         return refused
 
-    async def signals(self) -> AsyncIterator[Signal]:
+    def signals(self) -> AsyncIterator[Signal]:
         """Wait for ever: the kernel tells nobody."""
-        await asyncio.get_running_loop().create_future()
-        yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+        return silent()
 
 
 def why(name: str, value: int, error: OSError) -> str:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from podgate.features.metadata.watched import BEAT, LONGEST, Watched, line_of
 from podgate.joints import ApplyError, Key, Refused, Signal
+from podgate.linux.waiting import for_ever
 from podgate.targets.cell.diff import Plan, diff
 from podgate.targets.cell.state import State
 
@@ -95,7 +96,7 @@ class SendingTarget:
                         await gone.wait()
                 self._write(BEAT)
             yield Refused("standard output", "nobody reads it any more")
-            await asyncio.get_running_loop().create_future()
+            await for_ever()
 
     async def _listen(self, path: str, stack: contextlib.AsyncExitStack) -> None:
         server = await asyncio.get_running_loop().create_unix_server(lambda: _Reader(self), path)
