@@ -210,9 +210,12 @@ def test_node_ports_on_loopback_addresses_are_open_when_asked_for(lab: ServiceLa
     with kubelet(lab, "nft"), leading_loopback_to_node_1(lab):
         lab.run(THIS, "iptables-nft", "-F", "KUBE-FIREWALL")  # a kubelet has this rule, too; newer ones may not
         agent.replace([*found, *markers.next({})])
-        with agent.running({"nodeport_addresses": "all,localhost"}, ""):
+        with agent.running({"nodeport_addresses": "all,localhost", "metrics_addr": "127.0.0.1:10249"}, ""):
             markers.wait()
             poll(lambda: lab.ask([inside], 2.0)[0].endpoint == f"{WORLD['local-1']}:8080")
+            before = accepted_on_loopback(lab)
+            lab.ask([inside, inside], 2.0)
+            assert (before >= 1, accepted_on_loopback(lab)) == (True, before + 2)
             assert lab.ask([neighbour], 1.0)[0].verdict == "silent"
         lab.run(THIS, "iptables-nft", "-F", "KUBE-NODEPORTS")
         assert lab.ask([neighbour], 5.0)[0].verdict == "answered", "without our rule a neighbour gets through"
@@ -222,6 +225,12 @@ def test_node_ports_on_loopback_addresses_are_open_when_asked_for(lab: ServiceLa
 
 
 OTHER = "node/node-2"
+
+
+def accepted_on_loopback(lab: ServiceLab) -> float:
+    page = lab.run(THIS, "curl", "-s", "http://127.0.0.1:10249/metrics")
+    (line,) = re.findall(r"^kubeproxy_iptables_localhost_nodeports_accepted_packets_total (\S+)$", page, re.MULTILINE)
+    return float(line)
 
 
 @contextmanager

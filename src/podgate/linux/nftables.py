@@ -78,6 +78,20 @@ class RuleInfo(NamedTuple):
     comment: str
 
 
+class RuleCount(NamedTuple):
+    """What a rule counted.
+
+    Attributes:
+        packets: since it was written.
+        drops: whether it ends with the verdict drop.
+        body: what it does and its comment, as the kernel gives them; a text in a match or a comment stands in it as is.
+    """
+
+    packets: int
+    drops: bool
+    body: bytes
+
+
 class ChainInfo(NamedTuple):
     """A chain; ``hook`` is (type, hook, priority, policy) for a base chain."""
 
@@ -197,6 +211,32 @@ def list_rules(connection: Connection, family: int, table: str) -> dict[str, lis
         rule = RuleInfo(_identity(found), _comment(found.get(7, b""), 0))
         rules.setdefault(string(found[NAME]), []).append(rule)
     return rules
+
+
+def rule_counts(connection: Connection, family: int, table: str, chain: str) -> list[RuleCount]:
+    """Give what the rules of one chain counted, in order; none where there is no such chain."""
+    name = chain.encode() + b"\0"
+    request = family_header(family) + text(TABLE, table) + text(2, chain)
+    try:
+        messages = [attributes(message.body, 4) for message in connection.dump(GET_RULE, request)]
+    except NetlinkError as problem:
+        if problem.errno == errno.ENOENT:
+            return []
+        raise
+    return [_count(found) for found in messages if found.get(2) == name and found.get(TABLE) == table.encode() + b"\0"]
+
+
+def _count(rule: Mapping[int, bytes]) -> RuleCount:
+    packets, drops = 0, False
+    for _, expression in attribute_list(rule.get(4, b"")):
+        parts = attributes(expression)
+        name, data = string(parts.get(1, b"")), attributes(parts.get(2, b""))
+        if name == "counter":
+            packets += int.from_bytes(data.get(2, b""), "big")
+        elif name == "immediate":
+            verdict = attributes(attributes(data.get(2, b"")).get(2, b""))
+            drops = drops or verdict.get(1) == bytes(4)  # NF_DROP
+    return RuleCount(packets, drops, rule.get(4, b"") + rule.get(7, b""))
 
 
 def _identity(rule: Mapping[int, bytes]) -> bytes:

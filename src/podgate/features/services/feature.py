@@ -20,7 +20,9 @@ from podgate.features.services.intent import FAMILIES
 from podgate.features.services.node import here_of
 from podgate.features.services.proxy_config import read_config
 from podgate.features.services.proxy_settings import options_in
-from podgate.features.services.server.predecessor import IGNORED, NOTHING_LEFT, PredecessorTarget, at_work, obstacle
+from podgate.features.services.server.packets import packet_readings
+from podgate.features.services.server.predecessor import IGNORED, NOTHING_LEFT, PredecessorTarget, obstacle
+from podgate.features.services.server.proxy_at_work import at_work, pages_of
 from podgate.features.services.server.rules import choose_backend, rule_steps
 from podgate.features.services.server.serving import Serving, cell_of
 from podgate.features.services.settings import Settings
@@ -35,7 +37,6 @@ from podgate.model.kinds.pods import POD
 from podgate.model.options import SettingsError
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
-from podgate.observe.listen import parse_listen
 from podgate.targets.cell.apply import CellTarget
 from podgate.targets.cell.state import State as CellState
 from podgate.targets.iptables.render import render
@@ -97,7 +98,7 @@ class Services(Feature[Settings, States]):
     def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
         """Write the rules of each family; serve health check node ports, and node ports on loopback addresses."""
         choice, serving = self._choice(settings.backend), self._serving(settings)
-        proxy_at_work = partial(at_work, parse_listen(settings.health_addr) if settings.health_addr else None)
+        proxy_at_work = partial(at_work, pages_of(settings.health_addr, settings.metrics_addr))
         cell: Step[States, Any, Any] = Step(
             "cell",
             CellTarget(serving.cell),
@@ -127,7 +128,8 @@ class Services(Feature[Settings, States]):
             after=(last_step(choice, "ip"),) if LOCALNET in wanted.values else (),
             essential=False,
         )
-        rules = rule_steps(settings, choice, proxy_at_work)
+        rules = rule_steps(settings, choice, proxy_at_work, serving.passes)
+        serving.packets = partial(packet_readings, choice)
         return (
             *serving.progress.watching(rules, {last_step(choice, family): family for family in FAMILIES}),
             *_predecessor_step(settings, choice, proxy_at_work),

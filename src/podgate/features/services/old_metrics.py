@@ -26,6 +26,9 @@ _FAILURES: Final[Mapping[str, str]] = {
 }
 _POLICIES: Final = ("internal", "external")
 
+RULE_TABLES: Final = ("filter", "nat")
+"""The tables of iptables that have rules; there is another for the canary alone."""
+
 
 def failures(readings: Iterable[Reading], backend: str) -> Iterator[Measured]:
     """Give how many passes failed, by family.
@@ -77,6 +80,8 @@ class IptablesRules:
     def __call__(self, held: Mapping[str, IptablesState]) -> Iterator[Measured]:
         """Give the counts of some tables by name; only chains that changed since the last call are looked at."""
         for name, state in held.items():
+            if state.table not in RULE_TABLES:
+                continue
             counts = self._counts.setdefault(name, counted(_each_rule))(state.named)
             yield Measured(
                 "kubeproxy_sync_proxy_rules_iptables_total",

@@ -79,6 +79,8 @@ _MARTIAN: Final = (
     '! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections"'
     " -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"
 )
+LOOPBACK_COUNTED: Final = "connections to node ports on loopback addresses"
+"""The comment of the rule that counts them, and does nothing else: each is marked, and meets it once."""
 _LOOPBACK: Final[Mapping[Family, str]] = {"ip": "127.0.0.0/8", "ip6": "::1/128"}
 
 
@@ -144,6 +146,7 @@ class Writer:
             said(where, self._style.comment(_LAST), match, f"-j {NODE_PORTS}")
             for where, match in self._style.node_ports
         ]
+        counting = f'-m conntrack --ctorigdst {_LOOPBACK["ip"]} -m comment --comment "{LOOPBACK_COUNTED}"'
         snat = '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE'
         return written.get(CHAINS, Table()).updated(
             {
@@ -152,6 +155,7 @@ class Writer:
                 MARK: (f"-j MARK --set-xmark {mark}/{mark}",),
                 POSTROUTING: (
                     f"-m mark ! --mark {mark}/{mark} -j RETURN",
+                    *((counting,) if _opens_loopback(self._family, node) else ()),
                     # The mark goes, since a packet in a tunnel keeps it, and would be masqueraded again outside.
                     f"-j MARK --set-xmark {mark}/0x0",
                     f"{snat} --random-fully" if self._random_fully else snat,
@@ -166,13 +170,13 @@ class Writer:
         mark = f"{node.mark:#x}"
         invalid = () if self._liberal else ("-m conntrack --ctstate INVALID -j DROP",)
         # What comes for loopback addresses from elsewhere, once routes allow it (CVE-2020-8558).
-        open_loopback = self._family == "ip" and node.localhost
+        martian = (_MARTIAN,) if _opens_loopback(self._family, node) else ()
         return Table.of(
             {
                 SERVICES: self._all(FILTER_SERVICES, written),
                 EXTERNAL: self._all(FILTER_EXTERNAL, written),
                 FIREWALL: self._all(FILTER_FIREWALL, written),
-                NODE_PORTS: ((_MARTIAN,) if open_loopback else ()) + tuple(self._checks(checks)),
+                NODE_PORTS: (*martian, *self._checks(checks)),
                 FORWARD: (
                     *invalid,
                     f"{_FORWARDING} -m mark --mark {mark}/{mark} -j ACCEPT",
@@ -188,9 +192,13 @@ class Writer:
             yield said("-p tcp", why, f"-m tcp --dport {port} -j ACCEPT")
 
 
+def _opens_loopback(family: Family, node: NodeWide) -> bool:
+    return family == "ip" and node.localhost
+
+
 def node_port_matches(family: Family, node: NodeWide) -> Iterator[tuple[str, str]]:
     """Give words that match the addresses that node ports are open on: before and after those of the protocol."""
-    open_loopback = family == "ip" and node.localhost
+    open_loopback = _opens_loopback(family, node)
     if node.node_port_ips is None:
         yield "" if open_loopback else f"! -d {_LOOPBACK[family]}", "-m addrtype --dst-type LOCAL"
         return

@@ -7,7 +7,7 @@ Invariant: a match or target whose meaning is not known is a ValueError, never a
 
 import re
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Final, Literal
 
 import msgspec
@@ -34,6 +34,7 @@ Tables = Mapping[TableName, Mapping[str, tuple[Rule, ...]]]
 _JUMPS: Final = 16
 _MARK: Final = re.compile(r"-m mark (! )?--mark (0x[0-9a-f]+)/(0x[0-9a-f]+)")
 _STATE: Final = re.compile(r"-m conntrack (! )?--ctstate ([A-Z,]+)")
+_ASKED_FOR: Final = re.compile(r"-m conntrack (! )?--ctorigdst (\S+)")
 _RECENT: Final = re.compile(r"-m recent --(set|rcheck) .*--name \S+ .*--rsource")
 _SET_MARK: Final = re.compile(r"--set-xmark (0x[0-9a-f]+)/(0x[0-9a-f]+)")
 _DESTINATION: Final = re.compile(r"--to-destination \[?([0-9a-f.:]+?)\]?:(\d+)")
@@ -67,7 +68,7 @@ class _Walk:
 
     def __init__(self, tables: Tables, packet: Packet, locality: Locality, draws: tuple[bool, ...]) -> None:
         self._tables = tables
-        self._packet = packet
+        self._packet, self._asked_for = packet, packet.destination
         self._locality = locality
         self._draws = iter(draws)
         self._mark = 0
@@ -131,6 +132,8 @@ class _Walk:
         if found := _STATE.fullmatch(text):
             states = {"NEW", "DNAT"} if self._is_translated else {"NEW"}
             return (not states.isdisjoint(found[2].split(","))) != bool(found[1])
+        if found := _ASKED_FOR.fullmatch(text):
+            return (self._asked_for in ip_network(found[2])) != bool(found[1])
         if found := _RECENT.fullmatch(text):
             return found[1] == "set"
         raise ValueError(f"nobody knows here which packets match `{text}`")

@@ -9,7 +9,7 @@ unless rules are code: then what goes, and loads that are too large, have transa
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from podgate.joints import ApplyError, Drifted, Key, Signal
@@ -60,6 +60,7 @@ class NftablesTarget:
         program: ``nft``, or the path of one.
         namespace: an open network namespace (``/proc/PID/ns/net``) to work in; None for this process's own.
         buffer_bytes: kernel memory for notifications that wait to be read; when it is full, all is read again.
+        uncleaned: told when what no rule uses any more could not be taken away.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class NftablesTarget:
         program: str = "nft",
         namespace: int | None = None,
         buffer_bytes: int = 4 << 20,
+        uncleaned: Callable[[], None] = lambda: None,
     ) -> None:
         self.family: Family = family
         self.table = table
         self._number = int(FAMILIES[family])
         self._program = program
         self._namespace = namespace
+        self._uncleaned = uncleaned
         self._written = Written()
         drift = Drift(self._number, table, rule_added=self._written.doubt)
         self._watch = Watch[State](drift, namespace, buffer_bytes)
@@ -210,6 +213,8 @@ class NftablesTarget:
             except RefusedError as problem:
                 pause = next(pauses, None) if problem.errno == errno.EBUSY else None
                 if pause is None:
+                    if stage.only_drops:
+                        self._uncleaned()
                     raise _refused(problem, plan) from problem
                 await asyncio.sleep(pause)
 

@@ -8,6 +8,7 @@ import pytest
 from podgate.engine.reconcile import Board
 from podgate.features.services.backends import NFTABLES, Choice, last_step
 from podgate.features.services.intent import FAMILIES
+from podgate.features.services.server.passes import Passes
 from podgate.features.services.server.rules import rule_steps
 from podgate.features.services.settings import Settings
 from podgate.joints import Step
@@ -18,7 +19,7 @@ async def nobody() -> str:
 
 
 def steps(choice: Choice, settings: Settings) -> Mapping[str, Step[Any, Any, Any]]:
-    return {step.name: step for step in rule_steps(settings, choice, nobody)}
+    return {step.name: step for step in rule_steps(settings, choice, nobody, Passes("nftables"))}
 
 
 CHOICES = [Choice(), Choice("nft"), Choice("legacy")]

@@ -52,8 +52,8 @@ _METRICS: Final = (
         ("ip_family",),
         _PROGRAMMING,
     ),
-    Counter(f"{_RULES}_endpoint_changes_total", "EndpointSlices that came, changed or went.", ("ip_family",)),
-    Counter(f"{_RULES}_service_changes_total", "Services that came, changed or went.", ("ip_family",)),
+    Counter(f"{_RULES}_endpoint_changes_total", "EndpointSlices that came, changed or went."),
+    Counter(f"{_RULES}_service_changes_total", "Services that came, changed or went."),
     Counter(
         "kubeproxy_conntrack_reconciler_deleted_entries_total", "Flows that led to no serving endpoint.", ("ip_family",)
     ),
@@ -99,7 +99,7 @@ class Progress:
         self._counters = Counters(_METRICS)
         for family in IP_FAMILY.values():
             for metric in _METRICS:
-                if isinstance(metric, Counter):
+                if isinstance(metric, Counter) and metric.labels:
                     self._counters.add(metric.name, 0.0, ip_family=family)
 
     def compiler(self, inner: Callable[[Inputs], Compiled[Any]]) -> Callable[[Inputs], Compiled[Any]]:
@@ -144,13 +144,13 @@ class Progress:
         self._generation += not compiled.holds
         if counts or ports:
             self._queued = self._clock()
+        self._counters.add(f"{_RULES}_service_changes_total", ports)
         for family, name in IP_FAMILY.items():
             count = counts.get(name, 0)
+            self._counters.add(f"{_RULES}_endpoint_changes_total", count)
             times = [_seconds(text) for text in told.get(name, ())] if matters else []
             triggers = tuple(each for each in times if each is not None and each >= self._began)
             if count or ports:
-                self._counters.add(f"{_RULES}_endpoint_changes_total", count, ip_family=name)
-                self._counters.add(f"{_RULES}_service_changes_total", ports, ip_family=name)
                 self._wait(family, _Came(self._generation + compiled.holds, ports, count, triggers))
 
     def _wait(self, family: Family, came: _Came) -> None:
@@ -181,14 +181,14 @@ class Progress:
     def readings(self) -> Iterator[Measured]:
         """Give the figures."""
         yield from self._counters.samples()
+        # A slice is of one family; a Service waits until it is in force in both.
+        for what, count in (
+            ("endpoint", sum(each.slices for waiting in self._waiting.values() for each in waiting)),
+            ("service", max(sum(each.services for each in waiting) for waiting in self._waiting.values())),
+        ):
+            yield Measured(f"{_RULES}_{what}_changes_pending", count, help="Changes that are not in force yet.")
         for family, name in IP_FAMILY.items():
-            labels, waiting = (("ip_family", name),), self._waiting[family]
-            for what, count in (
-                ("endpoint", sum(each.slices for each in waiting)),
-                ("service", sum(each.services for each in waiting)),
-            ):
-                text = "Changes that are not in force yet."
-                yield Measured(f"{_RULES}_{what}_changes_pending", count, labels, help=text)
+            labels = (("ip_family", name),)
             if family in self._committed:
                 text = "When a pass last ended well."
                 yield Measured(f"{_RULES}_last_timestamp_seconds", self._committed[family], labels, help=text)

@@ -22,6 +22,7 @@ from podgate.features.services.backends import (
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.iptables_names import NAMES, TABLES
 from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE, LeftoversTarget
+from podgate.features.services.server.passes import CountedIptables, Passes
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_conntrack import FlowJudge, judge_of
 from podgate.features.services.to_nftables import table_name
@@ -53,7 +54,7 @@ def choose_backend(wanted: str) -> Choice:
 
 
 def rule_steps(
-    settings: Settings, choice: Choice, at_work: Callable[[], Awaitable[str]]
+    settings: Settings, choice: Choice, at_work: Callable[[], Awaitable[str]], passes: Passes
 ) -> Iterator[Step[States, Any, Any]]:
     """Give the steps.
 
@@ -64,24 +65,27 @@ def rule_steps(
         settings: the options.
         choice: the back end.
         at_work: says why kube-proxy may be at work; empty when it is not.
+        passes: told what passes over rules do.
     """
-    yield from (_nftables(choice, family, table_name(settings.service_proxy_name)) for family in FAMILIES)
+    yield from (_nftables(choice, family, table_name(settings.service_proxy_name), passes) for family in FAMILIES)
     if settings.service_proxy_name:
         return
     for binary in BINARIES:
         for family in FAMILIES:
             if binary == choice.backend:
-                yield from (_iptables(choice, binary, family, table) for table in TABLES)
+                yield from (_iptables(choice, binary, family, table, passes) for table in TABLES)
             else:
                 # First nothing is translated any more.
                 yield from (_leftovers(choice, binary, family, table, at_work) for table in reversed(TABLES))
 
 
-def _nftables(choice: Choice, family: Family, table: str) -> Step[States, Any, Any]:
+def _nftables(choice: Choice, family: Family, table: str, passes: Passes) -> Step[States, Any, Any]:
     chosen = choice.backend == "nftables"
     return Step(
         name=NFTABLES[family],
-        target=NftablesTarget(family, table) if chosen else NftablesTarget(family, table, buffer_bytes=_NOTIFICATIONS),
+        target=NftablesTarget(family, table, uncleaned=partial(passes.failed, family, whole=False))
+        if chosen
+        else NftablesTarget(family, table, buffer_bytes=_NOTIFICATIONS),
         want=lambda states: states.nftables_of(family),
         empty=NftablesState.absent(family, table),
         after=() if chosen else (last_step(choice, family),),
@@ -92,15 +96,17 @@ def _nftables(choice: Choice, family: Family, table: str) -> Step[States, Any, A
     )
 
 
-def _iptables(choice: Choice, binary: Binary, family: Family, table: TableName) -> Step[States, Any, Any]:
+def _iptables(
+    choice: Choice, binary: Binary, family: Family, table: TableName, passes: Passes
+) -> Step[States, Any, Any]:
     name = iptables_step(binary, family, table)
     return Step(
         name=name,
         # In table mangle there is nothing but the canary.
-        target=IptablesTarget(
+        target=CountedIptables(
+            passes,
             family,
             binary,
-            (),
             table=table,
             names=NAMES[table],
             tells=table != "mangle",
@@ -115,6 +121,7 @@ def _iptables(choice: Choice, binary: Binary, family: Family, table: TableName) 
         resync=lambda states: states.settings.sync_period if binary == "legacy" else None,
         gap=lambda states: states.settings.min_sync_period,
         recovers=False,
+        failed=lambda whole: passes.failed(family, whole=whole),
     )
 
 

@@ -1,11 +1,11 @@
 """serving: what this process itself answers: kube-proxy's pages, health check node ports, node ports on loopback.
 
 Here: the pages by address, and what they look at. Not here: what they say (health.py), sockets (targets/listeners).
-Invariant: a page is made of what was committed last and what the host knows, without I/O.
+Invariant: a page is made of what was committed last, of what the host knows, and of what the kernel counts at once.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -16,14 +16,16 @@ from podgate.features.services.intent import FAMILIES, HealthCheck, Intent
 from podgate.features.services.loopback_ports import LoopbackPorts
 from podgate.features.services.old_metrics import IptablesRules, WithoutLocal, failures
 from podgate.features.services.server.loopback import CountedListeners, Loopback
+from podgate.features.services.server.passes import Passes
 from podgate.features.services.server.progress import Progress
 from podgate.features.services.settings import Settings
 from podgate.joints import Served
 from podgate.model.table import Table
 from podgate.observe.answers import TEXT, Answer, Page
-from podgate.observe.metrics import CONTENT_TYPE, Counter, Counters, exposition
+from podgate.observe.metrics import CONTENT_TYPE, Counter, Counters, Measured, exposition
 from podgate.observe.page_connection import PageConnection
 from podgate.observe.pages import PageServer
+from podgate.observe.process import process_readings
 from podgate.targets.cell.apply import Cell
 from podgate.targets.cell.state import State as CellState
 from podgate.targets.listeners.state import Endpoint
@@ -40,9 +42,10 @@ class Serving:
         self.cell = Cell()
         self._loopback, self._loopback_ports = Loopback(self.cell), LoopbackPorts()
         self.target = CountedListeners(_Protocols(self, self._loopback))
-        self.progress = Progress()
+        self.progress, self.passes = Progress(), Passes(settings.backend)
         self._without_local, self._iptables = WithoutLocal(), IptablesRules()
         self.served: Served | None = None
+        self.packets: Callable[[], Iterable[Measured]] = tuple
         text = "Answers of a health page."
         self._counters = Counters(
             (
@@ -99,9 +102,12 @@ class Serving:
             *failures(ours, self._settings.backend),
             *self._without_local(self.cell.value or Intent()),
             *self._iptables(states.iptables if states else {}),
+            *self.passes.readings(),
+            *self.packets(),
             *(self.target.readings() if self._settings.backend == "nftables" else ()),
         )
-        return 200, CONTENT_TYPE, exposition((*ours, *of_rules, *self.progress.readings(), *self._counters.samples()))
+        of_process = (*self.progress.readings(), *self._counters.samples(), *process_readings())
+        return 200, CONTENT_TYPE, exposition((*ours, *of_rules, *of_process))
 
     def _mode(self) -> Answer:
         return 200, TEXT, self._settings.backend.encode()

@@ -1,0 +1,41 @@
+"""packets: what rules of iptables counted, by kube-proxy's names.
+
+Here: which rules, and reading them when somebody asks. Not here: writing them (to_iptables.py).
+Invariant: only the few rules of two short chains are listed, whatever the number of Services. What the kernel does not
+tell is left out.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from podgate.features.services.backends import Choice
+from podgate.features.services.intent import FAMILIES
+from podgate.features.services.iptables_names import FORWARD, POSTROUTING
+from podgate.features.services.to_iptables import LOOPBACK_COUNTED
+from podgate.linux.netlink import Connection, DumpInterruptedError
+from podgate.linux.nftables import FAMILIES as NUMBERS
+from podgate.linux.nftables import NETLINK_NETFILTER, rule_counts
+from podgate.observe.metrics import Measured
+
+_INVALID: Final = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total"
+_LOOPBACK: Final = "kubeproxy_iptables_localhost_nodeports_accepted_packets_total"
+
+
+def packet_readings(choice: Choice) -> Iterator[Measured]:
+    """Give the counts of this network namespace; none but of iptables-nft, since others show whole tables alone."""
+    if choice.backend != "nft":
+        return
+    try:
+        with Connection(NETLINK_NETFILTER) as connection:
+            forward = [
+                each for family in FAMILIES for each in rule_counts(connection, NUMBERS[family], "filter", FORWARD)
+            ]
+            leaving = rule_counts(connection, NUMBERS["ip"], "nat", POSTROUTING)
+    except (OSError, DumpInterruptedError):
+        return
+    invalid = sum(each.packets for each in forward if each.drops)
+    text = "Packets that connection tracking can make nothing of, and that were dropped."
+    yield Measured(_INVALID, invalid, kind="counter", help=text)
+    accepted = sum(each.packets for each in leaving if LOOPBACK_COUNTED.encode() in each.body)
+    text = "Connections to node ports on loopback addresses."
+    yield Measured(_LOOPBACK, accepted, kind="counter", help=text)
