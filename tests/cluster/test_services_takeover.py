@@ -1,68 +1,106 @@
-"""kube-proxy to podgate and back, while clients connect all the time: every pair of modes.
+"""kube-proxy to podgate and back, while clients connect all the time: every pair of modes, both families.
 
 Here: the real kube-proxy and ``podgate services run`` on one node, one after the other, fed by one API server.
-Not here: podgate's own back ends to each other (tests/agent/test_services_iptables.py), what single flows do.
+Not here: podgate's own back ends to each other (tests/agent/test_services_iptables.py), what single flows do, a
+DaemonSet of which only the image changes (test_services.py).
 Invariant: whatever nobody translates is refused at once by a machine behind the node, so a gap shows as a refusal.
 """
 
 import contextlib
+import os
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
+from podgate.features.services.backends import BINARIES
+from podgate.features.services.iptables_names import TABLES
+from podgate.lab.kinds import Object
+from podgate.model.machine import Family
+from podgate.targets.iptables.state import Binary, program
+from tests.features.services.flows import FAMILIES
 from tests.support.agent import Agent, podgate, started
 from tests.support.cluster import ControlPlane
-from tests.support.kube_proxy import configuration, kube_proxy, relay
+from tests.support.kube_proxy import configuration, kube_proxy, real, relay
+from tests.support.lasting import Client, Lasting, lasting_servers
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll
 from tests.support.service_flows import NODES, THIS, WORLDS, flow_lab, node_objects, place
 from tests.support.service_lab import Probe, ServiceLab
-from tests.support.services_agent import counted, service, slice_of
+from tests.support.services_agent import counted, service
 
 pytestmark = [pytest.mark.slow, pytest.mark.kernel]
 
-WORLD: Final = WORLDS["ip"]
-ADDRESS: Final = WORLD["cluster-ip-1"]
-PORT, NODE_PORT = 8080, 30080
+ADDRESSES: Final = [WORLDS[family]["cluster-ip-1"] for family in FAMILIES]
+PORT, NODE_PORT, LASTING = 8080, 30080, 9091
+CIDRS: Final = ",".join(WORLDS[family]["cluster-cidr"] for family in FAMILIES)
 PROBES: Final = [
-    Probe(place("pod"), ADDRESS, "tcp", PORT),
-    Probe(place("outside"), WORLD["node"], "tcp", NODE_PORT),
-    Probe(place("pod"), WORLD["node"], "tcp", NODE_PORT),
-    Probe(THIS, ADDRESS, "tcp", PORT),
+    probe
+    for family in FAMILIES
+    for probe in (
+        Probe(place("pod"), WORLDS[family]["cluster-ip-1"], "tcp", PORT),
+        Probe(place("pod"), WORLDS[family]["cluster-ip-1"], "udp", PORT),
+        Probe(place("outside"), WORLDS[family]["node"], "tcp", NODE_PORT),
+        Probe(place("pod"), WORLDS[family]["node"], "tcp", NODE_PORT),
+        Probe(THIS, WORLDS[family]["cluster-ip-1"], "tcp", PORT),
+    )
+]
+STAYING: Final = [
+    client
+    for address in ADDRESSES
+    for client in (Client(place("pod"), address, "tcp", LASTING), Client(place("pod"), address, "udp", PORT))
+    for _ in range(4)
 ]
 KUBELETS: Final = {"KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-FIREWALL"}
-FIELDS: Final = {"clusterCIDR": WORLD["cluster-cidr"], "nodePortAddresses": ["primary"]}
+FIELDS: Final = {"clusterCIDR": CIDRS, "nodePortAddresses": ["primary"]}
 FLAGS: Final = (
-    *("--cluster-cidr", WORLD["cluster-cidr"], "--nodeport-addresses", "primary", "--sync-period", "1"),
+    *("--cluster-cidr", CIDRS, "--nodeport-addresses", "primary", "--sync-period", "1"),
     *("--metrics-addr", "127.0.0.1:10350", "--conntrack-max-per-core", "0"),
 )
-_ENOUGH: Final = 40
+_ENOUGH: Final = 60
 """Connections that must have been made in each phase."""
 
 
 @pytest.fixture(scope="module")
 def lab(plane: ControlPlane) -> Iterator[ServiceLab]:
-    with flow_lab() as made, relay(plane, made.namespace(THIS)), objects(plane):
+    ends = [(place(end), WORLDS[family][end]) for family in FAMILIES for end in ("local-1", "remote-1")]
+    with flow_lab() as made, lasting_servers(made, ends, LASTING), relay(plane, made.namespace(THIS)), objects(plane):
         yield made
+
+
+def _slice(number: int, address_type: str, *ends: str) -> Object:
+    """Give the slice of one family: an endpoint on this node and one elsewhere."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": f"web-{number}", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": address_type,
+        "endpoints": [{"addresses": [end], "nodeName": node} for end, node in zip(ends, NODES, strict=True)],
+        "ports": [{"name": name, "port": port, "protocol": protocol} for name, port, protocol in _PORTS],
+    }
+
+
+_PORTS: Final = (("web", PORT, "TCP"), ("dns", PORT, "UDP"), ("lasting", LASTING, "TCP"))
 
 
 @contextmanager
 def objects(plane: ControlPlane) -> Iterator[None]:
-    """Have this node and one Service, with an endpoint here and one elsewhere, in the API."""
-    ports = {"port": PORT, "nodePort": NODE_PORT}
-    found = slice_of("web", WORLD["local-1"], WORLD["remote-1"], port=PORT)
-    found["endpoints"][1]["nodeName"] = NODES[1]
+    """Have this node and one Service of both families in the API, with an endpoint here and one elsewhere."""
+    ports: list[dict[str, Any]] = [
+        {"name": name, "port": port, "protocol": protocol} for name, port, protocol in _PORTS
+    ]
+    ports[0]["nodePort"] = NODE_PORT
+    both: Object = {"clusterIPs": ADDRESSES, "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
     slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
     made = [("/api/v1/nodes", node) for node in node_objects("")]
-    made += [
-        ("/api/v1/namespaces/default/services", service("web", ADDRESS, ports, type="NodePort")),
-        (slices, found),
-    ]
+    made.append(("/api/v1/namespaces/default/services", service("web", ADDRESSES[0], *ports, type="NodePort", **both)))
+    for number, world in enumerate(WORLDS.values()):
+        made.append((slices, _slice(number, world["address-type"], world["local-1"], world["remote-1"])))
     for path, obj in made:
         code, answer = plane.request("POST", path, obj)
         assert code == 201, answer
@@ -72,20 +110,21 @@ def objects(plane: ControlPlane) -> Iterator[None]:
 
 
 class Clients:
-    """Open connections all the time, four at once, and count what comes of them."""
+    """Open connections all the time, ten at once, and count what comes of them; others stay, and ask again."""
 
     def __init__(self, lab: ServiceLab) -> None:
         self._lab, self._over = lab, threading.Event()
+        self._staying = Lasting(lab, STAYING)
         self.seen: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._ask)
 
     def _ask(self) -> None:
-        while not self._over.is_set():
-            for probe, one in zip(PROBES, self._lab.ask(PROBES, 20.0), strict=True):
-                found = (
-                    one.verdict if one.verdict == "answered" else f"{probe.origin} -> {probe.address}: {one.verdict}"
-                )
-                self.seen[found] += 1
+        with contextlib.closing(self._staying):
+            while not self._over.is_set():
+                for probe, one in zip(PROBES, self._lab.ask(PROBES, 20.0), strict=True):
+                    where = f"{probe.origin} -> {probe.address}: " if one.verdict != "answered" else ""
+                    self.seen[f"{where}{one.verdict}"] += 1
+                self._staying.ask()
 
     @contextmanager
     def asking(self) -> Iterator[None]:
@@ -101,27 +140,74 @@ class Clients:
         now = self.seen["answered"]
         poll(lambda: self.seen["answered"] >= now + _ENOUGH, 60)
 
+    def faults(self) -> dict[str, int]:
+        """Give what came of connections that were not answered, and what became of those that should have stayed."""
+        others = {name: count for name, count in self.seen.items() if name != "answered"}
+        return others | dict.fromkeys(self._staying.faults, 1)
 
-def refused(clients: Clients) -> dict[str, int]:
-    """Give what came of connections that were not answered."""
-    return {name: count for name, count in clients.seen.items() if name != "answered"}
+
+class Pair(NamedTuple):
+    """Who takes over from whom: kube-proxy's mode, podgate's back end, and the iptables of the node's kubelet."""
+
+    mode: str
+    backend: str
+    binary: Binary = "nft"
+
+    @property
+    def theirs(self) -> set[str]:
+        """What kube-proxy writes, as ``tables`` calls it."""
+        return _both("kube-proxy" if self.mode == "nftables" else self.binary)
+
+    @property
+    def ours(self) -> set[str]:
+        """What podgate writes, as ``tables`` calls it."""
+        return _both("podgate-services" if self.backend == "nftables" else self.binary)
+
+    def program(self, folder: Path) -> tuple[str, ...]:
+        """Give kube-proxy, which runs the first ``iptables`` of its PATH: the one that this pair is about."""
+        folder.mkdir()
+        for name in ("iptables", "ip6tables"):
+            for verb in ("", "-save", "-restore"):
+                found = shutil.which(f"{name}-{self.binary}{verb}")
+                assert found
+                (folder / f"{name}{verb}").symlink_to(found)
+        return ("env", f"PATH={folder}:{os.environ['PATH']}", *real())
+
+
+def _both(name: str) -> set[str]:
+    return {f"{family} {name}" for family in FAMILIES}
 
 
 def tables(node: NetNamespace) -> set[str]:
-    """Give kube-proxy's and podgate's tables of nftables, and whether there are chains of kube-proxy in iptables."""
+    """Give by family whose tables there are in nftables, and which iptables has chains of kube-proxy."""
     text = node.run("nft", "list", "tables")
-    found = {name for name in ("kube-proxy", "podgate-services") if f"table ip {name}\n" in text}
-    chains = {line.split()[0][1:] for line in node.run("iptables-nft-save").splitlines() if line.startswith(":KUBE")}
-    return found | ({"KUBE"} if chains - KUBELETS else set())
+    written = {f"{family} {name}" for family in FAMILIES for name in ("kube-proxy", "podgate-services")}
+    found = {each for each in written if f"table {each}\n" in text}
+    return found | {f"{family} {binary}" for family, binary in _PROGRAMS if chains(node, family, binary) - KUBELETS}
 
 
-OWN: Final = {
-    ("kube-proxy", "nftables"): "kube-proxy",
-    ("podgate", "nftables"): "podgate-services",
-    ("kube-proxy", "iptables"): "KUBE",
-    ("podgate", "iptables"): "KUBE",
-}
-"""What each of them writes, as ``tables`` calls it."""
+_PROGRAMS: Final = [(family, binary) for family in FAMILIES for binary in BINARIES]
+
+
+def chains(node: NetNamespace, family: Family, binary: Binary) -> set[str]:
+    """Give Kubernetes' chains of one iptables."""
+    lines = node.run(f"{program(family, binary)}-save").splitlines()
+    return {line.split()[0][1:] for line in lines if line.startswith(":KUBE")}
+
+
+@contextmanager
+def kubelet(node: NetNamespace, binary: Binary) -> Iterator[None]:
+    """Have the chains of a kubelet for the body, which must be there at its end, and no rules of others after it."""
+    hint = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n"
+    for family in FAMILIES:
+        text = f"{hint}*filter\n:KUBE-FIREWALL - [0:0]\nCOMMIT\n"
+        node.run(f"{program(family, binary)}-restore", "--noflush", text=text)
+    yield
+    for family in FAMILIES:
+        assert chains(node, family, binary) >= KUBELETS
+        for table in TABLES:
+            node.run(f"{program(family, 'legacy')}-restore", text=f"*{table}\nCOMMIT\n")
+    node.run("nft", "flush", "ruleset")
 
 
 @contextmanager
@@ -133,50 +219,48 @@ def agent(node: NetNamespace, plane: ControlPlane, folder: Path, backend: str) -
         yield running
 
 
-@pytest.mark.parametrize("mode", ["nftables", "iptables"])
-@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+PAIRS: Final = [
+    *(Pair(mode, backend) for mode in ("nftables", "iptables") for backend in ("nftables", "iptables")),
+    *(Pair("iptables", backend, "legacy") for backend in ("nftables", "iptables")),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_one_takes_over_from_the_other_and_gives_back(
-    plane: ControlPlane, lab: ServiceLab, mode: str, backend: str, tmp_path: Path
+    plane: ControlPlane, lab: ServiceLab, pair: Pair, tmp_path: Path
 ) -> None:
-    node, theirs, ours = lab.namespace(THIS), OWN["kube-proxy", mode], OWN["podgate", backend]
-    for table, chain in (
-        ("mangle", "KUBE-IPTABLES-HINT"),
-        ("mangle", "KUBE-KUBELET-CANARY"),
-        ("filter", "KUBE-FIREWALL"),
-    ):
-        node.run("iptables-nft", "-t", table, "-N", chain)
-    config = configuration(NODES[0], mode, plane.kubeconfig, **FIELDS)
-    clients = Clients(lab)
+    node = lab.namespace(THIS)
+    config = configuration(NODES[0], pair.mode, plane.kubeconfig, **FIELDS)
+    their_program = pair.program(tmp_path / "bin")
     with contextlib.ExitStack() as there:
+        there.enter_context(kubelet(node, pair.binary))
         proxy = there.enter_context(contextlib.ExitStack())
-        proxy.enter_context(kube_proxy(node, config, tmp_path))
+        proxy.enter_context(kube_proxy(node, config, tmp_path, their_program))
         poll(lambda: {one.verdict for one in lab.ask(PROBES, 5.0)} == {"answered"})
+        clients = Clients(lab)
         there.enter_context(clients.asking())
         clients.some_more()
 
-        with agent(node, plane, tmp_path, backend) as running:
+        with agent(node, plane, tmp_path, pair.backend) as running:
             clients.some_more()
-            assert tables(node) == {theirs, ours}
-            poll(lambda: "runs on this node" in running.text() or theirs == ours)
+            assert tables(node) == pair.theirs | pair.ours
+            poll(lambda: "runs on this node" in running.text() or pair.theirs == pair.ours)
             proxy.close()
-            poll(lambda: tables(node) == {ours})
+            poll(lambda: tables(node) == pair.ours)
             clients.some_more()
             poll(lambda: counted(running, "ready") == 1.0)
             assert running.stop() == 0
         clients.some_more()
 
-        if (mode, backend) == ("nftables", "iptables"):
+        if (pair.mode, pair.backend) == ("nftables", "iptables"):
             # In that mode kube-proxy removes its chains of iptables when it starts, before its own table is there.
             with agent(node, plane, tmp_path, "nftables"):
-                poll(lambda: tables(node) == {"podgate-services"})
-        assert refused(clients) == {}
-        proxy.enter_context(kube_proxy(node, config, tmp_path))
+                poll(lambda: tables(node) == _both("podgate-services"))
+        assert clients.faults() == {}
+        proxy.enter_context(kube_proxy(node, config, tmp_path, their_program))
         clients.some_more()
         cleaned = podgate("services", "clean", "--state-dir", str(tmp_path / "state"), namespace=node)
         assert cleaned.code == 0, cleaned
-        assert tables(node) == {theirs}
+        assert tables(node) == pair.theirs
         clients.some_more()
-    kubelets = {line.split()[0][1:] for line in node.run("iptables-nft-save").splitlines() if line.startswith(":KUBE")}
-    assert kubelets >= KUBELETS
-    node.run("nft", "flush", "ruleset")
-    assert refused(clients) == {}
+        assert clients.faults() == {}

@@ -26,6 +26,9 @@ from tests.support.netns import NetNamespace
 from tests.support.poll import poll
 
 HEALTH: Final = 10256
+METRICS: Final = 10249
+_WRITTEN: Final = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
+_IPS: Final = ("IPv4", "IPv6")
 
 UNTOUCHED: Final = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
 """Connection tracking as it is: its limits cannot be written outside of the first network namespace."""
@@ -41,7 +44,7 @@ def configuration(node: str, mode: str, kubeconfig: Path, **more: Any) -> dict[s
         "mode": mode,
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "healthzBindAddress": f"0.0.0.0:{HEALTH}",
-        "metricsBindAddress": "127.0.0.1:10249",
+        "metricsBindAddress": f"127.0.0.1:{METRICS}",
         "conntrack": UNTOUCHED,
         **more,
         "nftables": {**quick, **more.get("nftables", {})},
@@ -50,10 +53,10 @@ def configuration(node: str, mode: str, kubeconfig: Path, **more: Any) -> dict[s
 
 
 @contextmanager
-def relay(plane: ControlPlane, node: NetNamespace) -> Iterator[None]:
-    """Make the API server's port on loopback reachable on the node's loopback, for the body."""
+def relay(plane: ControlPlane, node: NetNamespace, port: int = 0) -> Iterator[None]:
+    """Make the API server's port on loopback, or another one, reachable on the node's loopback, for the body."""
     machine = open_namespace("net", "thread-self")
-    entrance = Entrance("127.0.0.1", plane.ports.api)
+    entrance = Entrance("127.0.0.1", port or plane.ports.api)
     loop = asyncio.new_event_loop()
     task = loop.create_task(Relay((entrance.address, entrance.port), machine).run(node.descriptor, entrance))
 
@@ -105,7 +108,7 @@ def kube_proxy(
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/",
         )  # fmt: skip
     try:
-        poll(lambda: process.poll() is not None or _healthy(node))
+        poll(lambda: process.poll() is not None or _has_written(node))
         assert process.poll() is None, "\n".join(log.read_text().splitlines()[-12:])
         yield log
     finally:
@@ -113,12 +116,22 @@ def kube_proxy(
         process.wait()
 
 
-def _healthy(node: NetNamespace) -> bool:
+def _has_written(node: NetNamespace) -> bool:
+    """Whether it has written the rules of both families: it is healthy, and its Pod ready, before."""
+    healthy, metrics = _page(node, HEALTH, "/healthz"), _page(node, METRICS, "/metrics")
+    return " 200 " in healthy.partition("\n")[0] and all(
+        f'{_WRITTEN}{{ip_family="{each}"}}' in metrics for each in _IPS
+    )
+
+
+def _page(node: NetNamespace, port: int, page: str) -> str:
     with inside_network(node.descriptor):
         asking = socket.socket()
+    found = b""
     with asking, contextlib.suppress(OSError):
         asking.settimeout(2.0)
-        asking.connect(("127.0.0.1", HEALTH))
-        asking.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-        return b" 200 " in asking.recv(100)
-    return False
+        asking.connect(("127.0.0.1", port))
+        asking.sendall(f"GET {page} HTTP/1.0\r\n\r\n".encode())
+        while part := asking.recv(1 << 16):
+            found += part
+    return found.decode(errors="replace")

@@ -8,7 +8,7 @@ import pytest
 from podgate.engine.reconcile import bring_to
 from podgate.features.services.iptables_names import NAMES
 from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE, Leftovers, LeftoversTarget
-from podgate.features.services.server.predecessor import NAME
+from podgate.features.services.server.proxy_at_work import NAME
 from podgate.joints import ApplyError, Step
 from podgate.targets.iptables.fake import FakeIptables
 

@@ -1,11 +1,6 @@
 """kube-proxy's tables: left alone while it may be at work, gone once it is not; and where a start is refused."""
 
-import asyncio
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -15,13 +10,9 @@ from podgate.features.services.server.predecessor import (
     Left,
     Plan,
     PredecessorTarget,
-    at_work,
-    neighbours,
     obstacle,
 )
-from podgate.observe.listen import parse_listen
-from tests.support.netns import NetNamespace, netns
-from tests.support.poll import poll
+from tests.support.netns import netns
 
 LEFT = """
 table ip kube-proxy {
@@ -31,13 +22,6 @@ table ip kube-proxy {
 table ip6 kube-proxy { chain c { counter; }; }
 """
 OTHERS = "table ip other { chain c { counter; }; }"
-NAMED = """
-import ctypes, sys
-ctypes.CDLL(None).prctl(15, b"kube-proxy", 0, 0, 0)
-print("named", flush=True)
-sys.stdin.read()
-"""
-HEALTH = "127.0.0.1:10256"
 
 
 async def stopped() -> str:
@@ -46,36 +30,6 @@ async def stopped() -> str:
 
 async def working() -> str:
     return "it is at work"
-
-
-@contextmanager
-def named_process(namespace: NetNamespace) -> Iterator[int]:
-    """Have a process of kube-proxy's name in a namespace."""
-    process = namespace.start(sys.executable, "-c", NAMED)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "named\n"
-        yield process.pid
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@contextmanager
-def answering(line: bytes) -> Iterator[None]:
-    """Answer requests at HEALTH with one line, in this thread's namespace."""
-    program = (
-        "import socket, sys; s = socket.create_server(('127.0.0.1', 10256)); print('ready', flush=True)\n"
-        f"while True:\n    c, _ = s.accept(); c.recv(1000); c.sendall({line!r}); c.close()"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -110,28 +64,21 @@ def test_its_tables_go_once_it_has_stopped_and_others_stay() -> None:
 
 
 @pytest.mark.kernel
-def test_a_process_of_its_name_counts_on_its_own_node_alone() -> None:
-    with netns() as here, netns() as elsewhere, named_process(here) as pid:
-        poll(lambda: pid in here.call(lambda: neighbours("kube-proxy")))
-        assert here.call(lambda: asyncio.run(at_work(None))) == f"process {pid} (kube-proxy) runs on this node"
-        assert elsewhere.call(lambda: neighbours("kube-proxy")) == []
-        assert elsewhere.call(lambda: asyncio.run(at_work(None))) == ""
+def test_tables_that_come_back_by_themselves_stay_until_somebody_is_seen_to_stop() -> None:
+    seen = ["", "", "it is at work", ""]
 
-
-@pytest.mark.kernel
-@pytest.mark.parametrize(
-    ("line", "counts"),
-    [(b"HTTP/1.0 404 Not Found\r\n\r\n", True), (b"HTTP/1.0 503 Service Unavailable\r\n\r\n", False), (b"", True)],
-    ids=["kube-proxy has no readyz", "we have", "nobody knows"],
-)
-def test_who_answers_where_it_tells_its_health(line: bytes, counts: bool) -> None:
-    def ask() -> str:
-        with answering(line):
-            return asyncio.run(at_work(parse_listen(HEALTH)))
+    async def whatever_is_seen() -> str:
+        return seen.pop(0)
 
     with netns() as namespace:
-        assert bool(namespace.call(ask)) is counts
-        assert namespace.call(lambda: asyncio.run(at_work(parse_listen(HEALTH)))) == ""
+        target = PredecessorTarget(whatever_is_seen)
+        said = []
+        while seen:
+            namespace.run("nft", "-f", "-", text=LEFT)
+            said.append(dict(namespace.run_async(lambda: target.apply(Plan(("ip", "ip6"))))).get("kube-proxy", "gone"))
+        assert said[0] == said[3] == "gone"
+        assert "they came back after they had been removed" in said[1]
+        assert "it is at work" in said[2]
 
 
 @pytest.mark.kernel

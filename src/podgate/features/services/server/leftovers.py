@@ -1,14 +1,14 @@
 """leftovers: chains of iptables where another back end is chosen: an earlier run's, or kube-proxy's.
 
 Here: the target that takes them away. Not here: which chains they are (iptables_names.py), whether kube-proxy works
-(predecessor.py).
+(proxy_at_work.py).
 Invariant: while kube-proxy may be at work none of them is touched: nobody could say whose they are.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from podgate.features.services.server.predecessor import NAME
+from podgate.features.services.server.proxy_at_work import NAME
 from podgate.joints import Key, Signal
 from podgate.model.frozen import Frozen
 from podgate.targets.iptables.apply import IptablesTarget

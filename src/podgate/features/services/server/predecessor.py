@@ -1,18 +1,16 @@
 """predecessor: kube-proxy's nftables tables, which are taken away once ours are in and kube-proxy has stopped.
 
-Here: whether kube-proxy still works on this node, the target that removes what it left. Not here: its iptables chains,
-which are ours by their names (to_iptables.py).
+Here: the target that removes what it left, where a start is refused. Not here: whether kube-proxy still works on this
+node (proxy_at_work.py), its iptables chains, which are ours by their names (to_iptables.py).
 Invariant: while kube-proxy may be at work nothing of it is touched, and that is said; our tables do not wait for it.
 """
 
 import asyncio
-import contextlib
-import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from pathlib import Path
 from typing import Final
 
+from podgate.features.services.server.proxy_at_work import NAME
 from podgate.joints import ApplyError, Key, Signal
 from podgate.linux.netlink import Connection
 from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, find_table
@@ -21,17 +19,14 @@ from podgate.linux.nftables_watch import refused
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.model.tally import tally
-from podgate.observe.listen import Listen
-
-NAME: Final = "kube-proxy"
-"""Of the program, and of its tables."""
 
 _FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
 _WHAT: Final = "looking for kube-proxy's tables"
 _ANSWER_SECONDS: Final = 2.0
-_LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is asked instead of all
-_OURS: Final = (b"200", b"503")
-"""What our own ``/readyz`` answers; kube-proxy has no such page."""
+_BACK: Final = (
+    "its tables stay beside ours: they came back after they had been removed, so it is at work where nothing shows it; "
+    "stop it and restart podgate, and they go"
+)
 
 
 class Left(Frozen, frozen=True):
@@ -78,6 +73,7 @@ class PredecessorTarget:
 
     def __init__(self, at_work: Callable[[], Awaitable[str]]) -> None:
         self._at_work = at_work
+        self._has_removed = False
 
     async def read(self) -> Left:
         """Give the families that have such a table. Raises ApplyError."""
@@ -89,71 +85,26 @@ class PredecessorTarget:
         return Plan() if want.ignored else Plan(have.families)
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
-        """Remove them, unless kube-proxy may be at work. Raises ApplyError."""
+        """Remove them, unless kube-proxy may be at work. Raises ApplyError.
+
+        Only a kube-proxy makes them again: one that was seen since has come and gone, another is somewhere.
+        """
         reason = await self._at_work()
         if reason:
+            self._has_removed = False
             return {NAME: f"its tables stay beside ours: {reason}; stop it, and they go"}
+        if self._has_removed:
+            return {NAME: _BACK}
         with refused(_WHAT, ApplyError), Connection(NETLINK_NETFILTER) as connection:
             for family in plan.families:
                 delete_table(connection, FAMILIES[family], NAME)
+        self._has_removed = True
         return {}
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Wait for ever: while it is at work it changes its tables all the time."""
         await asyncio.get_running_loop().create_future()
         yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
-
-
-async def at_work(health: Listen | None) -> str:
-    """Say why kube-proxy may be at work on this node; empty when nothing speaks for it.
-
-    It is at work if a process of that name shares our network namespace, as far as /proc tells, or if somebody other
-    than us answers where kube-proxy tells its health.
-    """
-    running = neighbours(NAME)
-    if running:
-        return f"process {running[0]} ({NAME}) runs on this node"
-    if health is not None and not health.path:
-        address = _LOOPBACK.get(health.host, health.host)
-        if not await _is_ours(address, health.port):
-            return f"somebody answers at {address}:{health.port}, where it tells its health"
-    return ""
-
-
-async def _is_ours(address: str, port: int) -> bool:
-    """Say whether nobody answers there, or we do."""
-    try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            reader, writer = await asyncio.open_connection(address, port)
-            try:
-                writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
-                answer = await reader.readline()
-            finally:
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
-    except ConnectionRefusedError:
-        return True
-    except (OSError, TimeoutError):
-        return False
-    return answer.split()[1:2] != [] and answer.split()[1] in _OURS
-
-
-def neighbours(name: str, proc: Path = Path("/proc")) -> list[int]:
-    """Give the processes of a name, but for this one, that share its network namespace, as far as ``proc`` tells."""
-    found = []
-    own = _network(proc / "thread-self")
-    for folder in proc.iterdir():
-        if not folder.name.isdecimal() or int(folder.name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            if (folder / "comm").read_text().strip() == name and _network(folder) == own:
-                found.append(int(folder.name))
-    return sorted(found)
-
-
-def _network(process: Path) -> str:
-    return str((process / "ns" / "net").readlink())
 
 
 def obstacle(environ: Mapping[str, str], *, has_source: bool) -> str:

@@ -1,0 +1,145 @@
+"""proxy_at_work: whether kube-proxy may work on this node, as far as processes and pages tell.
+
+Here: processes of its name, who answers where it tells its health, whose configuration a metrics address shows.
+Not here: what goes once it has stopped (predecessor.py, leftovers.py).
+Invariant: what is found and cannot be judged counts as at work. What /proc does not show, as other processes in a Pod
+with process ids of its own, says nothing: then the pages alone tell, also of a kube-proxy inside a process of another
+name (k3s, kubelite).
+"""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from podgate.model.frozen import Frozen
+from podgate.observe.listen import Listen, parse_listen
+
+NAME: Final = "kube-proxy"
+
+_HEALTH: Final = (Listen("127.0.0.1", 10256), Listen("::1", 10256))
+_METRICS: Final = (Listen("127.0.0.1", 10249),)
+"""Where kube-proxy tells its health and metrics unless it is told otherwise (ports.go of its own)."""
+
+_OURS: Final = (b"200", b"503")
+"""What our own ``/readyz`` answers; kube-proxy has no such page."""
+_THEIRS: Final = b'"kubeproxy.config.k8s.io"'
+"""What kube-proxy's ``/configz`` holds; ours names another group."""
+
+_ANSWER_SECONDS: Final = 2.0
+_MOST_BYTES: Final = 1 << 16
+_LOOPBACK: Final = {"0.0.0.0": ("127.0.0.1",), "": ("127.0.0.1",), "::": ("127.0.0.1", "::1")}  # noqa: S104 - asked instead
+_NOBODY: Final = (errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""How a connection fails where nobody listens, or there is no such loopback address."""
+
+_HYPERKUBE: Final = (b"kube-proxy", b"proxy")
+"""How hyperkube, one program of many names, is told to be kube-proxy."""
+
+
+class Pages(Frozen, frozen=True):
+    """Where kube-proxy may answer.
+
+    Attributes:
+        health: where somebody else than us counts as it.
+        metrics: where it is asked who it is.
+    """
+
+    health: tuple[Listen, ...] = ()
+    metrics: tuple[Listen, ...] = ()
+
+
+def pages_of(health: str, metrics: str) -> Pages:
+    """Give the addresses of our own options, which may be those of its file, and its usual ones."""
+    return Pages(_asked(health, _HEALTH), _asked(metrics, _METRICS))
+
+
+def _asked(given: str, usual: tuple[Listen, ...]) -> tuple[Listen, ...]:
+    listen = parse_listen(given) if given else Listen()
+    own = () if listen.path or not given else tuple(Listen(each, listen.port) for each in _addresses(listen.host))
+    return tuple(dict.fromkeys((*own, *usual)))
+
+
+def _addresses(host: str) -> Iterable[str]:
+    return _LOOPBACK.get(host, (host,))
+
+
+async def at_work(pages: Pages) -> str:
+    """Say why kube-proxy may be at work on this node; empty when nothing speaks for it."""
+    if reason := next(neighbours(), ""):
+        return reason
+    for listen in pages.health:
+        if reason := await _somebody_at(listen):
+            return reason
+    for listen in pages.metrics:
+        if await _is_kube_proxys(listen):
+            return f"it answers at {listen}, where it tells its metrics"
+    return ""
+
+
+async def _somebody_at(listen: Listen) -> str:
+    """Say who answers at a health address that is not us."""
+    try:
+        said = (await _said(listen, b"/readyz")).split(maxsplit=2)[1:2]
+    except OSError as error:
+        if error.errno in _NOBODY:
+            return ""
+        return f"it cannot be told who is at {listen}, where it tells its health ({str(error) or 'no answer'})"
+    return "" if said and said[0] in _OURS else f"somebody answers at {listen}, where it tells its health"
+
+
+async def _is_kube_proxys(listen: Listen) -> bool:
+    """Say whether a page says itself that it is kube-proxy's; anybody else there is no matter."""
+    with contextlib.suppress(OSError):
+        return _THEIRS in await _said(listen, b"/configz")
+    return False
+
+
+async def _said(listen: Listen, page: bytes) -> bytes:
+    """Ask for a page, and give all that is said. Raises OSError."""
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        reader, writer = await asyncio.open_connection(listen.host, listen.port)
+        try:
+            writer.write(b"GET " + page + b" HTTP/1.0\r\n\r\n")
+            said = b""
+            while len(said) < _MOST_BYTES and (part := await reader.read(_MOST_BYTES)):
+                said += part
+            return said
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+def neighbours(proc: Path = Path("/proc")) -> Iterator[str]:
+    """Say which processes are kube-proxy, or may be, and share our network namespace, as far as ``proc`` tells."""
+    ourselves, own = (proc / "self").readlink().name, _network(proc / "thread-self")
+    numbers = sorted(int(folder.name) for folder in proc.iterdir() if folder.name.isdecimal())
+    for number in numbers:
+        folder = proc / str(number)
+        with contextlib.suppress(OSError):
+            if folder.name == ourselves or not _is_kube_proxy(folder):
+                continue
+            try:
+                if _network(folder) == own:
+                    yield f"process {number} ({NAME}) runs on this node"
+            except PermissionError:
+                # Of a process with more rights than ours: it needs CAP_SYS_PTRACE (proc(5), ptrace(2)).
+                yield f"process {number} ({NAME}) runs, and we may not see whether it is on this node"
+
+
+def _is_kube_proxy(folder: Path) -> bool:
+    """Whether a process goes by its name; whoever has ended and is not waited for has no words left."""
+    words = (folder / "cmdline").read_bytes().split(b"\0")
+    first = words[0].rpartition(b"/")[2]
+    if first.startswith(b"python"):
+        return False  # podgate under this name, whose program is a script
+    if first == b"hyperkube":
+        return words[1] in _HYPERKUBE
+    named = (folder / "comm").read_bytes().strip() == NAME.encode()
+    return bool(words[0]) and (named or first == NAME.encode())
+
+
+def _network(process: Path) -> str:
+    return str((process / "ns" / "net").readlink())
