@@ -19,18 +19,7 @@ NAMES = {
     "metadata": tuple(f"tests/features/metadata/test_{name}.py" for name in ("globs", "head", "oracle", "target")),
     "nftables": ("tests/targets/nftables",),
     "pages": ("tests/observe",),
-    "services": (
-        *(
-            f"tests/features/services/test_{name}.py"
-            for name in ("hostile", "histories", "iptables_histories", "claims")
-        ),
-        *(f"tests/features/services/test_{name}.py" for name in ("same_answer", "compile", "endpoints", "layout")),
-        *(
-            "tests/features/services/test_addresses.py",
-            "tests/targets/iptables",
-            "tests/linux/test_nftables_elements.py",
-        ),
-    ),
+    "services": ("tests/features/services", "tests/targets/iptables", "tests/linux/test_nftables_elements.py"),
     "sources": ("tests/sources",),
 }
 

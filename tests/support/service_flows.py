@@ -246,6 +246,8 @@ class Sent(NamedTuple):
         """Whether there is more to see: all is as it should be, and another endpoint may answer yet."""
         if {one.verdict for one in seen} != {"answered"}:
             return False
+        if self.sticky:
+            return rounds < _FEWEST
         return rounds < _FEWEST or {one.endpoint for one in seen} < set(self.flow.endpoints)
 
     def wrong(self, seen: AbstractSet[Seen]) -> str:
@@ -254,9 +256,8 @@ class Sent(NamedTuple):
         verdict = {"drop": "silent", "reject": "refused"}.get(flow.verdict, "answered")
         answered = {one.endpoint for one in seen if one.endpoint}
         wanted = {endpoint(flow.to, flow.port)} if flow.verdict == "none" else set(flow.endpoints)
-        if self.sticky and len(answered & wanted) == 1:
-            wanted = answered & wanted
-        if {one.verdict for one in seen} != {verdict} or answered != wanted:
+        right = len(answered) == 1 and answered <= wanted if self.sticky and flow.endpoints else answered == wanted
+        if {one.verdict for one in seen} != {verdict} or not right:
             verdicts = "/".join(sorted({one.verdict for one in seen}))
             return f"{self}: {verdicts} {sorted(answered)} instead of {flow.verdict} {sorted(wanted)}"
         if flow.verdict != "forward" or place(self.sender) == THIS:
