@@ -92,7 +92,7 @@ def test_flags_go_before_the_file_and_what_changes_nothing_is_said(tmp_path: Any
     given = FEATURE.configured({"config": str(path), "cluster_cidr": "10.1.0.0/16"}, said.append)
     settings = settings_from(Settings, given)
     assert (settings.cluster_cidr, settings.oom_score_adj, settings.backend) == ("10.1.0.0/16", 5, "nftables")
-    assert said == [f"{path}: ipvs.scheduler: it changes nothing here: mode ipvs is not built yet"]
+    assert said == [f"{path}:6: warning: ipvs.scheduler: it changes nothing here: mode ipvs is not built yet"]
 
 
 @pytest.mark.parametrize("text", [None, "mode: 3"])

@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         for problem in error.problems:
             sys.stderr.write(f"{NAME}: {problem}\n")
-        return 2 if NO_IPVS in error.problems else 1
+        return 2 if any(NO_IPVS in each for each in error.problems) else 1
     if flags.init_only:
         return asyncio.run(_init(settings, log))
     # The composition root stands above the features: it is named here, and knows this module as little as any other.

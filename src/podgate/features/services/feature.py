@@ -18,11 +18,10 @@ from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.explain import Answer, Asker, answer_json, answer_line
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.node import here_of
-from podgate.features.services.proxy_config import read_config
-from podgate.features.services.proxy_settings import options_in
 from podgate.features.services.server.packets import packet_readings
 from podgate.features.services.server.predecessor import IGNORED, NOTHING_LEFT, PredecessorTarget, obstacle
 from podgate.features.services.server.proxy_at_work import at_work, pages_of
+from podgate.features.services.server.proxy_file import configured_by
 from podgate.features.services.server.rules import choose_backend, rule_steps
 from podgate.features.services.server.serving import Serving, cell_of
 from podgate.features.services.settings import Settings
@@ -31,10 +30,9 @@ from podgate.features.services.to_sysctls import NAMES as SYSCTLS
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Served, Step
 from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
-from podgate.model.frozen import ObjectRef, file_ref
+from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.model.options import SettingsError
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
 from podgate.targets.cell.apply import CellTarget
@@ -62,21 +60,7 @@ class Services(Feature[Settings, States]):
     def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
         """Complete the options by a KubeProxyConfiguration."""
         path = given.get("config")
-        if path is None:
-            return given
-        try:
-            config = read_config(file_ref(path), Path(path).read_bytes())
-        except OSError as error:
-            raise SettingsError([f"--config {path}: cannot be read ({error.strerror})"]) from error
-        lines = [
-            f"{problem.ref}: {problem.field}{': ' if problem.field else ''}{problem.message}"
-            for problem in config.problems
-        ]
-        if not config.is_usable:
-            raise SettingsError(lines)
-        for line in lines:
-            say(line)
-        return {**options_in(config, given.get("backend")), **given}
+        return given if path is None else configured_by(path, given, say)
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
         """Need Services and EndpointSlices for this proxy, this node, and the ranges of cluster IPs.

@@ -88,6 +88,16 @@ def options_in(config: ProxyConfig, backend: str | None = None) -> dict[str, Any
     return options
 
 
+def paths_of(backend: str) -> Mapping[str, str]:
+    """Give the field of the configuration that stands for each option, with a back end."""
+    return {
+        **{option: path for path, (option, _) in _FIELDS.items()},
+        **{option: f"{backend}.{name}" for name, (option, _) in _BY_MODE.items()},
+        "backend": "mode",
+        "external_ips": f"featureGates.{EXTERNAL_IPS_GATE}",
+    }
+
+
 def _with_localhost(words: Sequence[str]) -> dict[str, str]:
     """Open node ports on IPv4 loopback addresses too, if these words hold some, as kube-proxy does; none hold all."""
     ranges = [given for word in words if (given := span(word)) is not None]

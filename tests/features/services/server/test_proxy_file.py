@@ -1,0 +1,75 @@
+"""Where in a KubeProxyConfiguration something is wrong: file, line, field."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podgate.features.services.server.proxy_file import configured_by
+from podgate.model.options import SettingsError
+
+HEAD = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+"""
+
+MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no YAML": ("a: [", {}, "FILE:5: error: not YAML"),
+    "a wrong type": ("oomScoreAdj: yes", {}, "FILE:4: error: oomScoreAdj: True is not a whole number: correct it"),
+    "in a group": (
+        "iptables:\n  masqueradeAll: false\n  syncPeriod: 3d\n",
+        {},
+        "FILE:6: error: iptables.syncPeriod: '3d' is no duration",
+    ),
+    "a value that no type tells": (
+        "clusterCIDR: ten",
+        {},
+        'FILE:4: error: clusterCIDR: "ten": is no range; write it as 10.244.0.0/16',
+    ),
+    "an item of a list": (
+        "nodePortAddresses:\n- primary\n- here\n",
+        {},
+        'FILE:6: error: nodePortAddresses[1]: "here": write primary, localhost, all, or a range as 10.0.0.0/8',
+    ),
+    "a field of the mode that is chosen": (
+        "nftables:\n  masqueradeBit: 40",
+        {},
+        "FILE:5: error: nftables.masqueradeBit: 40: must be 0 to 31",
+    ),
+    "a field that needs another": (
+        "detectLocalMode: BridgeInterface",
+        {},
+        "FILE:4: error: detectLocalMode: BridgeInterface: give detectLocal.bridgeInterface too",
+    ),
+    "an address": ("metricsBindAddress: nowhere:1", {}, "FILE:4: error: metricsBindAddress: 'nowhere:1': "),
+    "the back end": (
+        "mode: ipvs",
+        {},
+        "FILE:3: error: mode: mode ipvs is not built yet",
+    ),
+    "a flag": (
+        "clusterCIDR: 10.0.0.0/8",
+        {"cluster_cidr": "ten"},
+        '--cluster-cidr "ten": is no range; write it as 10.244.0.0/16',
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "given", "expected"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_names_its_place(body: str, given: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.conf"
+    file.write_text(HEAD.replace("mode: nftables\n", "") + body if body.startswith("mode") else HEAD + body)
+    with pytest.raises(SettingsError) as raised:
+        configured_by(str(file), {"config": str(file), **given}, lambda _line: None)
+    (problem,) = raised.value.problems
+    assert problem.replace(str(file), "FILE").startswith(expected)
+
+
+def test_what_changes_nothing_is_said_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "config.conf"
+    said: list[str] = []
+    file.write_text(f"{HEAD}winkernel:\n  enableDSR: true\nnodePortAdresses: []\n")
+    assert configured_by(str(file), {}, said.append) == {"backend": "nftables"}
+    assert len(said) == 2
+    assert said[0].startswith(f"{file}:6: warning: nodePortAdresses: there is no such field")
+    assert said[1].startswith(f"{file}:5: warning: winkernel.enableDSR: it changes nothing here")
