@@ -145,16 +145,21 @@ def test_flows_that_are_served_survive_changes_and_restarts(lab: ServiceLab, fol
                     assert one.ask() == endpoint
 
 
-def drawn(lab: ServiceLab, name: str, count: int = 12) -> set[str]:
+def drawn(lab: ServiceLab, name: str, count: int = 12, address: str = ADDRESS, port: int = PORT) -> set[str]:
     """Give who answers connections of one client."""
-    probes = [Probe(place(name), ADDRESS, "tcp", PORT) for _ in range(count)]
+    probes = [Probe(place(name), address, "tcp", port) for _ in range(count)]
     seen = lab.ask(probes, 10.0)
     assert {one.verdict for one in seen} == {"answered"}
     return {one.endpoint for one in seen}
 
 
+NODE_PORT: Final = 30080
+
+
 def sticky(endpoints: Sequence[str]) -> list[Object]:
-    found = service("sticky", ADDRESS, {"port": PORT}, sessionAffinity="ClientIP")
+    """Give a Service whose clients stay with their endpoint, at three addresses."""
+    spec: dict[str, Any] = {"type": "NodePort", "sessionAffinity": "ClientIP", "externalIPs": [WORLD["external-ip"]]}
+    found = service("sticky", ADDRESS, {"port": PORT, "nodePort": NODE_PORT}, **spec)
     return [found, slice_of("sticky", *endpoints, port=PORT)]
 
 
@@ -164,6 +169,12 @@ def test_a_client_stays_with_its_endpoint_until_that_leaves(lab: ServiceLab, fol
     with proxy(lab, folder, tmp_path) as agent:
         first = {name: drawn(lab, name) for name in names}
         assert {len(found) for found in first.values()} == {1}
+        # Whatever address of the Service they ask.
+        for address, port in ((WORLD["node"], NODE_PORT), (WORLD["external-ip"], PORT)):
+            assert {name: drawn(lab, name, 4, address, port) for name in ("pod", "outside")} == {
+                name: first[name] for name in ("pod", "outside")
+            }
+        lab.run(THIS, "nft", "list", "table", "ip", "podgate-services")
         (gone,) = first["pod"]
         left = [each for each in ENDPOINTS if gone not in at(each)]
         folder.write(sticky(left))

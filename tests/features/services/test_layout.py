@@ -113,8 +113,34 @@ ELEMENTS: dict[str, tuple[ServicePort, dict[str, list[str]]]] = {
             "cluster-ips": ["10.96.0.1"],
             "service-ips": ["10.96.0.1 . tcp . 80 : 0x00040001"],
             "endpoints": ["10.96.0.1 . tcp . 80 . 0x00000000 : 10.1.0.1 . 8080"],
-            "sticky-ips": ["10.96.0.1 . tcp . 80 : 0x00002a30"],
-            "sticky-endpoints": ["0x00000000 . 10.1.0.1 . 8080 . 10.96.0.1 . 80"],
+            "sticky-ips": ["10.96.0.1 . tcp . 80 : 10.96.0.1 . 80 . 0x00002a30"],
+            "sticky-endpoints": ["0x00000000 . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
+        },
+    ),
+    "clients that stay, whatever they ask": (
+        having(cluster=(A,), local=(A,), external_local=True, sticky=60, external=(BALANCER,), node_port=30080),
+        {
+            "cluster-ips": ["10.96.0.1"],
+            "service-ips": ["10.96.0.1 . tcp . 80 : 0x00040001", "192.0.2.1 . tcp . 80 : 0x00040001"],
+            "outside-ips": ["192.0.2.1 . tcp . 80 : 0x00050001"],
+            "node-ports": ["tcp . 30080 : 0x00040001"],
+            "outside-node-ports": ["tcp . 30080 : 0x00050001"],
+            "endpoints": [
+                "10.96.0.1 . tcp . 80 . 0x00000000 : 10.1.0.1 . 8080",
+                "192.0.2.1 . tcp . 80 . 0x00000000 : 10.1.0.1 . 8080",
+                "192.0.2.1 . tcp . 80 . 0x00010000 : 10.1.0.1 . 8080",
+            ],
+            "node-port-endpoints": [
+                "tcp . 30080 . 0x00000000 : 10.1.0.1 . 8080",
+                "tcp . 30080 . 0x00010000 : 10.1.0.1 . 8080",
+            ],
+            "sticky-ips": [
+                "10.96.0.1 . tcp . 80 : 10.96.0.1 . 80 . 0x0000003c",
+                "192.0.2.1 . tcp . 80 : 10.96.0.1 . 80 . 0x0000003c",
+            ],
+            "sticky-node-ports": ["tcp . 30080 : 10.96.0.1 . 80 . 0x0000003c"],
+            "sticky-endpoints": ["0x00000000 . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
+            "sticky-local-endpoints": ["0x00000000 . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
         },
     ),
 }

@@ -1,6 +1,6 @@
 """The flow matrix and its scenarios, traced through the table that is written for them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -84,8 +84,10 @@ def test_flows_through_the_table(scenario: Scenario, family: Family) -> None:
     assert wrong == {}
 
 
-def sticky(name: str, address: str, port: int, endpoint: str, node_port: int = 0) -> list[dict[str, Any]]:
-    """Give a Service whose clients stay, and its slice with one endpoint; names are those of a world."""
+def sticky(
+    name: str, address: str, port: int, endpoints: Mapping[str, str], *, node_port: int = 0, **spec: Any
+) -> list[dict[str, Any]]:
+    """Give a Service whose clients stay, and its slice; addresses are names of a world, of endpoints to nodes."""
     return [
         {
             "apiVersion": "v1",
@@ -96,6 +98,7 @@ def sticky(name: str, address: str, port: int, endpoint: str, node_port: int = 0
                 "clusterIP": f"${{{address}}}",
                 "sessionAffinity": "ClientIP",
                 "ports": [{"port": port, **({"nodePort": node_port} if node_port else {})}],
+                **spec,
             },
         },
         {
@@ -104,24 +107,74 @@ def sticky(name: str, address: str, port: int, endpoint: str, node_port: int = 0
             "metadata": {"name": f"{name}-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": name}},
             "addressType": "${address-type}",
             "ports": [{"port": 8080}],
-            "endpoints": [{"addresses": [f"${{{endpoint}}}"], "nodeName": "${this}"}],
+            "endpoints": [
+                {"addresses": [f"${{{endpoint}}}"], "nodeName": f"${{{node}}}"} for endpoint, node in endpoints.items()
+            ],
         },
     ]
 
 
+class Node:
+    """A node with some objects, which remembers."""
+
+    def __init__(self, family: Family, *objects: dict[str, Any]) -> None:
+        self._family: Family = family
+        found = in_world(Scenario("clients that stay", {}, objects, ()), FAKE[family])
+        self._state = written(compiled(found, family)[0], family)
+        self.memory: Memory = frozenset()
+
+    def led(self, sender: str, to: str, port: int) -> set[str]:
+        """Give the endpoints, by name, that a connection may be led to; remember one of them."""
+        world = FAKE[self._family]
+        packet = first_packet(Flow(world[sender], world[to], port, "tcp", "", (), False, ()), self._family)
+        outcomes = sorted(flow(self._state, *packet, memory=self.memory), key=lambda each: str(each.endpoint))
+        self.memory = outcomes[0].memory
+        return {name_of(str(each.endpoint[0]), self._family) for each in outcomes if each.endpoint}
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_port_of_a_service_and_a_node_port_of_the_same_number_remember_their_clients_apart(family: Family) -> None:
-    objects = (*sticky("a", "cluster-ip-1", 80, "local-1", 30080), *sticky("b", "cluster-ip-2", 30080, "local-2"))
-    found = in_world(Scenario("one number", {}, objects, ()), FAKE[family])
-    state = written(compiled(found, family)[0], family)
-    memory: Memory = frozenset()
-    world, seen = FAKE[family], []
-    for to in ("node", "cluster-ip-2", "node", "cluster-ip-2"):
-        packet = first_packet(Flow(world["pod"], world[to], 30080, "tcp", "", (), False, ()), family)
-        (outcome,) = flow(state, *packet, memory=memory)
-        memory = outcome.memory
-        seen.append(endpoint_text(outcome))
-    a, b = (f"[{world[name]}]:8080" if family == "ip6" else f"{world[name]}:8080" for name in ("local-1", "local-2"))
-    assert seen == [a, b, a, b]
-    assert {name for name, _, _ in memory} == {"sticky-clients", "sticky-node-port-clients"}
-    assert len(memory) == 2
+    node = Node(
+        family,
+        *sticky("a", "cluster-ip-1", 80, {"local-1": "this"}, node_port=30080),
+        *sticky("b", "cluster-ip-2", 30080, {"local-2": "this"}),
+    )
+    seen = [node.led("pod", to, 30080) for to in ("node", "cluster-ip-2", "node", "cluster-ip-2")]
+    assert seen == [{"local-1"}, {"local-2"}, {"local-1"}, {"local-2"}]
+    assert len(node.memory) == 2
+
+
+EVERYWHERE = {"local-1": "this", "local-2": "this", "remote-1": "other"}
+WAYS = {"cluster-ip-1": 80, "external-ip": 80, "node": 30080}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("first", WAYS)
+def test_a_client_stays_with_its_endpoint_whatever_address_of_the_service_it_asks(first: str, family: Family) -> None:
+    web = sticky("web", "cluster-ip-1", 80, EVERYWHERE, node_port=30080, externalIPs=["${external-ip}"])
+    node = Node(family, *web)
+    assert node.led("pod", first, WAYS[first]) == set(EVERYWHERE)
+    (chosen,) = node.led("pod", first, WAYS[first])
+    assert [node.led("pod", to, port) for to, port in WAYS.items()] == [{chosen}] * len(WAYS)
+    assert len(node.memory) == 1
+    assert node.led("outside", first, WAYS[first]) == set(EVERYWHERE), "another client chooses by itself"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_where_a_policy_keeps_a_client_from_its_endpoint_another_one_is_remembered(family: Family) -> None:
+    endpoints = {"local-1": "this", "remote-1": "other"}
+    web = sticky("web", "cluster-ip-1", 80, endpoints, node_port=30080, externalTrafficPolicy="Local")
+    node = Node(family, *web)
+    assert node.led("outside", "cluster-ip-1", 80) == set(endpoints)
+    node.memory = frozenset(
+        (name, key, REMOTE[family]) if name == "sticky-clients" else (name, key, data)
+        for name, key, data in node.memory
+    )
+    assert node.led("outside", "cluster-ip-1", 80) == {"remote-1"}
+    assert node.led("outside", "node", 30080) == {"local-1"}
+    assert node.led("outside", "cluster-ip-1", 80) == {"local-1"}
+    assert len(node.memory) == 1
+
+
+REMOTE = {family: ip_address(FAKE[family]["remote-1"]).packed + (8080).to_bytes(2) + bytes(2) for family in FAMILIES}
+"""The endpoint ``remote-1``, as packets remember it."""

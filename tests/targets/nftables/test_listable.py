@@ -35,6 +35,8 @@ WIDTHS = {
     "flagged": Width(2),
     "clients": Width(1, 2),
     "six": Width(5),
+    "marked": Width(4, 2, ("mark", "ipv4_addr", "inet_proto", "inet_service")),
+    "numbered": Width(4, 2, ("inet_service", "ipv4_addr", "inet_proto", "inet_service")),
 }
 KEY = (Payload("network", 16, 4, 0), Meta("l4proto", 1), Payload("transport", 2, 2, 2))
 ONES, ZERO = b"\xff" * 4, bytes(4)
@@ -52,6 +54,13 @@ PASSES: dict[str, Code] = {
     "an address of IPv6": (Payload("network", 8, 16, 0), Payload("transport", 2, 2, 4), Lookup("six", 0)),
     "a value that was masked": (Meta("mark", 0), Bitwise(0, ONES, ZERO, 0), Dispatch("counts", 0)),
     "what connection tracking knows": (Ct("original ip6 daddr", 0), Ct("original proto-dst", 4), Lookup("six", 0)),
+    "a long constant in front of what was looked up, in the key of a client": (
+        *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), Immediate(bytes(8), 8)),
+        Remember("numbered", "update", 4, 60, 8),
+    ),
+    "the same in the key of a set that is only looked into": (
+        *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), Lookup("marked", 4)),
+    ),
 }
 
 
@@ -61,6 +70,13 @@ def test_what_nft_lists_passes(code: Code) -> None:
 
 
 REFUSED: dict[str, tuple[Code, str]] = {
+    "a long constant that it would show as a mark": (
+        (
+            *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), Immediate(bytes(8), 8)),
+            Remember("marked", "update", 4, 60, 8),
+        ),
+        "it would show 16 bytes of a key as a mark; declare the key's part as inet_service",
+    ),
     "the data of a map as a key": (
         (*KEY, Lookup("services", 0, 3), Dispatch("counts", 3)),
         "in register 3 of a key from 3 on it would find data of a map; load a constant there before",

@@ -9,7 +9,8 @@ The way of a new connection: ``service-ips`` (or ``node-ports``) gives a bucket:
 ``buckets`` gives the chain for that number, which draws a slot and finds it in ``endpoints`` (or
 ``node-port-endpoints``). With an external policy Local, ``outside-ips`` and ``outside-node-ports`` give other buckets
 to traffic from outside. Where clients stick to endpoints, what was drawn is remembered when the packet leaves, by what
-connection tracking knows of it: in ``sticky-clients`` (or ``sticky-node-port-clients``), which packets write.
+connection tracking knows of it: in ``sticky-clients``, which packets write. Its key is the Service's cluster IP and
+port, whatever address or node port was asked for: ``sticky-ips`` and ``sticky-node-ports`` tell them.
 """
 
 import struct
@@ -40,11 +41,8 @@ ALLOWED: Final = "allowed-sources"
 STICKY_IPS: Final = "sticky-ips"
 STICKY_NODE_PORTS: Final = "sticky-node-ports"
 STICKY_CLIENTS: Final = "sticky-clients"
-STICKY_NODE_PORT_CLIENTS: Final = "sticky-node-port-clients"
 STICKY_ENDPOINTS: Final = "sticky-endpoints"
 STICKY_LOCAL_ENDPOINTS: Final = "sticky-local-endpoints"
-STICKY_NODE_PORT_ENDPOINTS: Final = "sticky-node-port-endpoints"
-STICKY_LOCAL_NODE_PORT_ENDPOINTS: Final = "sticky-local-node-port-endpoints"
 REMEMBER: Final = "remember"
 OWN_ENDPOINTS: Final = "own-endpoints"
 NODE_PORT_IPS: Final = "node-port-ips"
@@ -97,9 +95,9 @@ class Bucket(Frozen, frozen=True, order=True):
         return f"{'masq-' if self.masqueraded else ''}to-{self.size}{local}{sticky}"
 
 
-def remembering_chain(seconds: int, *, node_port: bool) -> str:
+def remembering_chain(seconds: int) -> str:
     """Name the chain that remembers where a client was sent for some seconds."""
-    return f"remember-{'node-port-' if node_port else ''}{seconds}"
+    return f"remember-{seconds}"
 
 
 def declarations(family: Family) -> tuple[Set, ...]:
@@ -109,19 +107,24 @@ def declarations(family: Family) -> tuple[Set, ...]:
     port = ("inet_proto", "inet_service")
     endpoint = (address, "inet_service")
     clients = ("dynamic", "timeout")
-    stays = "endpoints that clients may stay with"
+    sticky = "cluster IP . port . sticky seconds"
+    stays = "an endpoint that clients may stay with"
     return (
         Set(ENDPOINTS, (*service, "mark"), data=endpoint, comment="address . protocol . port . slot : endpoint"),
         Set(NODE_PORT_ENDPOINTS, (*port, "mark"), data=endpoint, comment="protocol . node port . slot : endpoint"),
-        Set(STICKY_IPS, service, data=("mark",), comment="address . protocol . port : sticky seconds"),
-        Set(STICKY_NODE_PORTS, port, data=("mark",), comment="protocol . node port : sticky seconds"),
-        Set(STICKY_CLIENTS, (*service, address), clients, endpoint, size=_MOST_CLIENTS, comment="clients' endpoints"),
-        Set(STICKY_NODE_PORT_CLIENTS, (*port, address), clients, endpoint, size=_MOST_CLIENTS, comment="by node port"),
-        Set(STICKY_ENDPOINTS, ("mark", *endpoint, *endpoint), comment=stays),
-        Set(STICKY_LOCAL_ENDPOINTS, ("mark", *endpoint, *endpoint), comment=f"{stays}, on this node"),
-        Set(STICKY_NODE_PORT_ENDPOINTS, ("mark", *endpoint, *port), comment=f"{stays}, by node port"),
-        Set(STICKY_LOCAL_NODE_PORT_ENDPOINTS, ("mark", *endpoint, *port), comment=f"{stays}, by node port, here"),
-        Set(REMEMBER, ("mark", "mark"), data=("verdict",), comment="node port . sticky seconds : chain"),
+        Set(STICKY_IPS, service, data=(*endpoint, "mark"), comment=f"address . protocol . port : {sticky}"),
+        Set(STICKY_NODE_PORTS, port, data=(*endpoint, "mark"), comment=f"protocol . node port : {sticky}"),
+        Set(
+            STICKY_CLIENTS,
+            ("inet_service", *endpoint, "inet_proto", address),
+            clients,
+            endpoint,
+            size=_MOST_CLIENTS,
+            comment="0 . cluster IP . port . protocol . client : endpoint",
+        ),
+        Set(STICKY_ENDPOINTS, ("mark", *endpoint, *endpoint), comment=f"0 . cluster IP . port . {stays}"),
+        Set(STICKY_LOCAL_ENDPOINTS, ("mark", *endpoint, *endpoint), comment="the same, on this node"),
+        Set(REMEMBER, ("mark",), data=("verdict",), comment="sticky seconds : chain"),
         Set(OWN_ENDPOINTS, (address, address), comment="endpoints that may reach themselves"),
         Set(CLUSTER_IPS, (address,), comment="cluster IPs, whatever their ports"),
         Set(SERVICE_RANGES, (address,), ("interval",), comment="where cluster IPs come from"),
@@ -204,41 +207,39 @@ class _Maps(NamedTuple):
     outside_dropped: str
     endpoints: str
     sticky: str
-    members: str
-    local_members: str
 
 
-_IPS: Final = _Maps(
-    *(SERVICE_IPS, OUTSIDE_IPS, REJECTED, OUTSIDE_DROPPED),
-    *(ENDPOINTS, STICKY_IPS, STICKY_ENDPOINTS, STICKY_LOCAL_ENDPOINTS),
-)
+_IPS: Final = _Maps(SERVICE_IPS, OUTSIDE_IPS, REJECTED, OUTSIDE_DROPPED, ENDPOINTS, STICKY_IPS)
 _NODE_PORTS: Final = _Maps(
     *(NODE_PORTS, OUTSIDE_NODE_PORTS, REJECTED_NODE_PORTS, OUTSIDE_DROPPED_NODE_PORTS),
-    *(NODE_PORT_ENDPOINTS, STICKY_NODE_PORTS, STICKY_NODE_PORT_ENDPOINTS, STICKY_LOCAL_NODE_PORT_ENDPOINTS),
+    *(NODE_PORT_ENDPOINTS, STICKY_NODE_PORTS),
 )
 
 
 class _Way(NamedTuple):
-    """An address or a node port: the maps, its key in them, and what stands for it beside an endpoint."""
+    """An address or a node port: the maps, and its key in them."""
 
     maps: _Maps
     key: bytes
-    member: bytes
 
 
 def _port_items(port: ServicePort, buckets: Buckets) -> Iterator[Item]:
-    protocol, number = PROTOCOLS[port.protocol], _PORT.pack(port.port)
-    way = _Way(_IPS, port.cluster_ip + protocol + number, port.cluster_ip + number)
+    service = PROTOCOLS[port.protocol] + _PORT.pack(port.port)
+    way = _Way(_IPS, port.cluster_ip + service)
     if buckets.inside:
         yield SERVICE_IPS, way.key, buckets.inside.data
         yield from _endpoints(way, port, {buckets.inside.local})
     else:
         yield DROPPED if port.internal_local and port.anywhere else REJECTED, way.key, MEMBER
     for address in port.external:
-        yield from _way_items(_Way(_IPS, address + protocol + number, address + number), port, buckets)
+        yield from _way_items(_Way(_IPS, address + service), port, buckets)
     if port.node_port:
-        key = protocol + _PORT.pack(port.node_port)
-        yield from _way_items(_Way(_NODE_PORTS, key, key), port, buckets)
+        key = PROTOCOLS[port.protocol] + _PORT.pack(port.node_port)
+        yield from _way_items(_Way(_NODE_PORTS, key), port, buckets)
+    if port.sticky:
+        yield from _stays(
+            port, {bucket.local for bucket in (buckets.inside, buckets.external, buckets.outside) if bucket}
+        )
 
 
 def _way_items(way: _Way, port: ServicePort, buckets: Buckets) -> Iterator[Item]:
@@ -258,15 +259,24 @@ def _endpoints(way: _Way, port: ServicePort, used: Collection[bool]) -> Iterator
     """Give the slots of the sets of endpoints in use: anywhere, on this node, or both."""
     maps = way.maps
     for local in used:
-        endpoints, first, members = (
-            (port.local, LOCAL, maps.local_members) if local else (port.cluster, 0, maps.members)
-        )
+        endpoints, first = (port.local, LOCAL) if local else (port.cluster, 0)
         for slot, endpoint in enumerate(endpoints[:MOST_ENDPOINTS], first):
             yield maps.endpoints, way.key + host_words(slot), endpoint + b"\0\0"
-            if port.sticky:
-                yield members, host_words(0) + endpoint + b"\0\0" + way.member, MEMBER
     if port.sticky and used:
-        yield maps.sticky, way.key, host_words(port.sticky)
+        yield maps.sticky, way.key, _id(port) + host_words(port.sticky)
+
+
+def _id(port: ServicePort) -> bytes:
+    """Give what a port is known by, beside its protocol, whatever address it was asked for at."""
+    return port.cluster_ip + _PORT.pack(port.port)
+
+
+def _stays(port: ServicePort, used: Collection[bool]) -> Iterator[Item]:
+    """Give the endpoints that clients may stay with."""
+    for local in used:
+        endpoints, members = (port.local, STICKY_LOCAL_ENDPOINTS) if local else (port.cluster, STICKY_ENDPOINTS)
+        for endpoint in endpoints[:MOST_ENDPOINTS]:
+            yield members, host_words(0) + _id(port) + endpoint + b"\0\0", MEMBER
 
 
 def _guard(port: ServicePort) -> Iterator[Item]:

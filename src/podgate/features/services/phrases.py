@@ -40,7 +40,8 @@ from podgate.targets.nftables.elements import host_words
 from podgate.targets.nftables.state import Rule
 
 _KEY: Final = 6
-_DATA: Final = 10
+_ASKED: Final = 10
+_DATA: Final = 11
 _NEW: Final = host_words(1 << 3)
 """The bit of ``ct state`` for a connection's first packet (IP_CT_NEW)."""
 _DNAT: Final = host_words(1 << 5)
@@ -237,25 +238,39 @@ class Speaker:
         drawn, draw = self._draw(bucket, 0, 0, node_port=node_port)
         return Phrase(f"dnat {self._ip} to {drawn}", (*draw, Translate(self._family, 0, self._words)))
 
-    def stay(self, bucket: Bucket, *, node_port: bool) -> Phrase:
-        """Send the connection where its client's last one went, if that still is an endpoint."""
-        clients = layout.STICKY_NODE_PORT_CLIENTS if node_port else layout.STICKY_CLIENTS
-        members = _MEMBERS[node_port, bucket.local]
-        key_words, key = self._way(_KEY, node_port=node_port)
-        client = _KEY + (2 if node_port else self._words + 2)
-        beside = self._words + 2
-        # In front of the looked up endpoint, and over it, lie constants: see above.
-        covered = (Immediate(bytes(4 * min(4, beside - first)), first) for first in range(0, beside, 4))
+    def _client(self, asked: tuple[str, Code], *, node_port: bool) -> tuple[str, Code]:
+        """Load what a client is remembered by: a constant, the Service's cluster IP and port, protocol, sender.
+
+        ``asked`` says and loads at _ASKED what the client asked for: an address with protocol and port, or a node port.
+        """
+        asked_words, key = asked
+        name = layout.STICKY_NODE_PORTS if node_port else layout.STICKY_IPS
+        count, protocol = 2 * self._words + 3, self._words + 2
+        # Over what is looked up, and in front of it, lie constants: see above.
+        covered = (Immediate(bytes(4 * min(4, count - first)), first) for first in range(0, count, 4))
         code: Code = (
             *covered,
             *key,
-            self._source(client),
-            Lookup(clients, _KEY, to=1),
-            *(self._port(beside) if node_port else self._address_and_port(beside)),
-            Lookup(members, 0),
-            Translate(self._family, 1, self._words + 1),
+            Lookup(name, _ASKED, to=1),
+            Meta("l4proto", protocol),
+            self._source(protocol + 1),
         )
-        return Phrase(f"dnat {self._ip} to {key_words} . {self._ip} saddr map @{clients} if @{members}", code)
+        return f"0 . {asked_words} map @{name} . meta l4proto . {self._ip} saddr", code
+
+    def stay(self, bucket: Bucket, *, node_port: bool) -> Phrase:
+        """Send the connection where its client's last one went, if that still is an endpoint."""
+        clients = layout.STICKY_CLIENTS
+        members = layout.STICKY_LOCAL_ENDPOINTS if bucket.local else layout.STICKY_ENDPOINTS
+        client_words, client = self._client(self._way(_ASKED, node_port=node_port), node_port=node_port)
+        # The endpoint comes behind the Service's port, in the place of protocol and sender: the key of its set.
+        endpoint = self._words + 2
+        code = (
+            *client,
+            Lookup(clients, 0, to=endpoint),
+            Lookup(members, 0),
+            Translate(self._family, endpoint, endpoint + self._words),
+        )
+        return Phrase(f"dnat {self._ip} to {client_words} map @{clients} if @{members}", code)
 
     def _address_and_port(self, at: int) -> Code:
         """Load destination and port."""
@@ -263,12 +278,10 @@ class Speaker:
 
     def forget(self, *, node_port: bool) -> Phrase:
         """Forget where a client was sent: that is no endpoint any more."""
-        clients = layout.STICKY_NODE_PORT_CLIENTS if node_port else layout.STICKY_CLIENTS
-        key_words, key = self._way(0, node_port=node_port)
-        client = 2 if node_port else self._words + 2
+        client_words, client = self._client(self._way(_ASKED, node_port=node_port), node_port=node_port)
         # A map's element has data; those of one that goes do not matter.
-        code = (*key, self._source(client), *self._address_and_port(_DATA), Remember(clients, "delete", 0, 0, _DATA))
-        return Phrase(f"delete @{clients} {{ {key_words} . {self._ip} saddr }}", code)
+        code = (*client, *self._address_and_port(_DATA), Remember(layout.STICKY_CLIENTS, "delete", 0, 0, _DATA))
+        return Phrase(f"delete @{layout.STICKY_CLIENTS} {{ {client_words} }}", code)
 
     def _asked_for(self, at: int, *, node_port: bool) -> tuple[str, Code]:
         """Load what the connection's first packet was sent to."""
@@ -287,26 +300,23 @@ class Speaker:
     def to_remember(self, *, node_port: bool) -> Phrase:
         """Go where is remembered what was drawn, if clients stay with it."""
         name = layout.STICKY_NODE_PORTS if node_port else layout.STICKY_IPS
-        return _to_bucket(int(node_port), self._asked_for(_KEY, node_port=node_port), name, layout.REMEMBER)
+        words, key = self._asked_for(_ASKED, node_port=node_port)
+        seconds = self._words + 2
+        code = (
+            Immediate(_ZERO, seconds),
+            *key,
+            Lookup(name, _ASKED, to=1),
+            Dispatch(layout.REMEMBER, seconds),
+        )
+        return Phrase(f"{words} map @{name} vmap @{layout.REMEMBER}", code)
 
     def remember(self, seconds: int, *, node_port: bool) -> Phrase:
         """Remember for the client where its connection goes now."""
-        clients = layout.STICKY_NODE_PORT_CLIENTS if node_port else layout.STICKY_CLIENTS
-        key_words, key = self._asked_for(0, node_port=node_port)
-        client = 2 if node_port else self._words + 2
+        client_words, client = self._client(self._asked_for(_ASKED, node_port=node_port), node_port=node_port)
         code = (
-            *key,
-            self._source(client),
+            *client,
             *self._address_and_port(_DATA),
-            Remember(clients, "update", 0, seconds, _DATA),
+            Remember(layout.STICKY_CLIENTS, "update", 0, seconds, _DATA),
         )
-        element = f"{key_words} . {self._ip} saddr timeout {seconds}s : {self._ip} daddr . th dport"
-        return Phrase(f"update @{clients} {{ {element} }}", code)
-
-
-_MEMBERS: Final = {
-    (False, False): layout.STICKY_ENDPOINTS,
-    (False, True): layout.STICKY_LOCAL_ENDPOINTS,
-    (True, False): layout.STICKY_NODE_PORT_ENDPOINTS,
-    (True, True): layout.STICKY_LOCAL_NODE_PORT_ENDPOINTS,
-}
+        element = f"{client_words} timeout {seconds}s : {self._ip} daddr . th dport"
+        return Phrase(f"update @{layout.STICKY_CLIENTS} {{ {element} }}", code)

@@ -132,9 +132,7 @@ def _bucket_elements(buckets: Iterable[Bucket]) -> Iterator[tuple[Element, Data]
 
 def _remember_elements(seconds: Iterable[int]) -> Iterator[tuple[Element, Data]]:
     for each in seconds:
-        for node_port in (False, True):
-            chain = layout.remembering_chain(each, node_port=node_port)
-            yield host_words(int(node_port), each), f"goto {chain}"
+        yield host_words(each), f"goto {layout.remembering_chain(each)}"
 
 
 def _node_elements(node: NodeWide) -> dict[str, Table[Element, Data]]:
@@ -180,12 +178,7 @@ class _Chains:
         for bucket in buckets:
             yield Chain(bucket.chain, tuple(self._bucket(bucket)))
         for each in seconds:
-            for node_port in (False, True):
-                remember = self._say.remember(each, node_port=node_port)
-                yield Chain(
-                    layout.remembering_chain(each, node_port=node_port),
-                    (remember.because(f"sessionAffinity ClientIP, for {each} s"),),
-                )
+            yield Chain(layout.remembering_chain(each), tuple(self._remember(each)))
 
     @staticmethod
     def _base(name: str, hook: Hook, only: Phrase) -> Chain:
@@ -204,6 +197,11 @@ class _Chains:
         yield say.to_remember(node_port=False).because(stays)
         yield (say.asked_for_service() + go("return")).because(_NO_NODE_PORT)
         yield say.to_remember(node_port=True).because(stays)
+
+    def _remember(self, seconds: int) -> Iterator[Rule]:
+        why = f"sessionAffinity ClientIP, for {seconds} s"
+        yield (self._say.remember(seconds, node_port=False) + go("return")).because(why)
+        yield self._say.remember(seconds, node_port=True).because(why)
 
     def _outside(self) -> Phrase:
         """Match traffic from outside the cluster: neither Pods' nor this node's own."""

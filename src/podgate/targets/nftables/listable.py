@@ -8,6 +8,9 @@ register of each load alone. The data of a map count as something of no length t
 in a key (``Assertion consumed > 0``, 1.0.6 and later); where it noted nothing it dies. What helps is a
 constant that is loaded before: one so long that it lies in the place of the data too (nft takes the constant for the
 key), or one for each register but the first in which the data will be.
+
+In the key of a statement that changes an element nft gives the n-th value that it finds the n-th type of the set, and
+aborts over a mark of more than 8 bytes (``expr->len / BITS_PER_BYTE <= sizeof(val)``, 1.0.6).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,16 +36,20 @@ _WORD: Final = 4
 _LONG: Final = {"iifname": 4, "oifname": 4, "original ip6 daddr": 4}
 
 
+_LONGEST_MARK: Final = 2
+
+
 class Width(NamedTuple):
-    """How many registers a set's key and a map's data take."""
+    """How many registers a set's key and a map's data take, and the types of the key's parts."""
 
     key: int
     data: int = 0
+    types: tuple[str, ...] = ()
 
 
 def widths_of(sets: Iterable[Set]) -> dict[str, Width]:
     """Give the widths of sets and maps by name."""
-    return {declared.name: Width(_words(declared.key), _words(declared.data)) for declared in sets}
+    return {declared.name: Width(_words(declared.key), _words(declared.data), declared.key) for declared in sets}
 
 
 def _words(types: tuple[str, ...]) -> int:
@@ -62,7 +69,9 @@ def check_listable(code: Code, widths: Mapping[str, Width]) -> None:
     seen: dict[Register, int] = {}  # so many registers of a value; 0 for data of a map
     for each in code:
         for first, count in _keys(each, widths):
-            _check_key(seen, first, count)
+            found = _check_key(seen, first, count)
+            if isinstance(each, Remember) and first == each.source:
+                _check_marks(found, widths[each.name].types)
         if isinstance(each, Bitwise):
             if each.source not in seen:
                 raise ValueError(f"nft could not list it: it would find nothing in register {each.source}")
@@ -73,8 +82,10 @@ def check_listable(code: Code, widths: Mapping[str, Width]) -> None:
             seen[each.to] = _count(each)
 
 
-def _check_key(seen: Mapping[Register, int], first: Register, count: int) -> None:
+def _check_key(seen: Mapping[Register, int], first: Register, count: int) -> list[int]:
+    """See that a key is made of values; give how many registers each of them takes."""
     number = first
+    found: list[int] = []
     while number < first + count:
         if not seen.get(number):
             what = "data of a map" if number in seen else "nothing"
@@ -82,9 +93,20 @@ def _check_key(seen: Mapping[Register, int], first: Register, count: int) -> Non
                 f"nft could not list it: in register {number} of a key from {first} on it would find {what}; "
                 "load a constant there before the look-up, long enough to begin the key"
             )
+        found.append(seen[number])
         number += seen[number]
     if number != first + count:
         raise ValueError(f"nft could not list it: what it finds in the registers from {first} on is not {count} long")
+    return found
+
+
+def _check_marks(found: Iterable[int], types: Iterable[str]) -> None:
+    for words, kind in zip(found, types, strict=False):
+        if kind == "mark" and words > _LONGEST_MARK:
+            raise ValueError(
+                f"nft could not list it: it would show {4 * words} bytes of a key as a mark; "
+                "declare the key's part as inet_service, which it shows as a number"
+            )
 
 
 def _keys(each: Expression, widths: Mapping[str, Width]) -> Iterator[tuple[Register, int]]:
