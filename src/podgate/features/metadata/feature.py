@@ -5,7 +5,7 @@ Invariant: every verb looks at the same compiled value, so what is rendered, exp
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -57,10 +57,6 @@ class Metadata(Feature[Settings, Intent]):
             Sample(name, len(states.filter.policies), help=text),
             Sample("podgate_metadata_clients", len(clients), help="Addresses of Pods that are known."),
         )
-
-    def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is kept
-        """Recover nothing: while a policy is broken, the strictest rules are in force."""
-        return {}
 
     def render(self, states: Intent) -> Answered:
         """Show the filter as JSON, which the proxy's own process reads, and the node's rules."""

@@ -24,7 +24,7 @@ from podgate.features.metadata.intent import NodeRules
 from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.server.node import node_steps
-from podgate.features.metadata.server.pod_networks import ask_pods
+from podgate.features.metadata.server.pod_networks import ask_pods, processes
 from podgate.features.metadata.server.probing import HEAD, ask, status_of
 from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings, address_and_port
 from podgate.features.metadata.to_iptables import OWNERS
@@ -317,24 +317,13 @@ def _reachable(host: str, port: int) -> Finding:
 
 def _others(own: list[str]) -> Finding:
     """Look for other agents on this node's network; the drop-in may have an old agent's name itself."""
-    named = sorted(f"process {pid} ({name})" for pid, name in _processes() if name in _OTHERS)
-    found = [each for each in named if each not in own]
-    if found:
-        return Finding("other agents", "bad", f"{', '.join(found)} may answer in this one's place", "stop one of them")
+    here = os.readlink("/proc/thread-self/ns/net")  # noqa: PTH115 - a name of /proc
+    found = ((pid, name) for pid, network, name in processes() if network == here and name in _OTHERS)
+    named = sorted(f"process {pid} ({name})" for pid, name in found)
+    others = [each for each in named if each not in own]
+    if others:
+        return Finding("other agents", "bad", f"{', '.join(others)} may answer in this one's place", "stop one of them")
     return Finding("other agents", "ok", "none by the names that are known")
-
-
-def _processes() -> Iterator[tuple[int, str]]:
-    here = os.readlink("/proc/thread-self/ns/net")  # noqa: PTH115 - names of /proc
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - as above
-        if entry.isdecimal():
-            try:
-                if os.readlink(f"/proc/{entry}/ns/net") != here:  # noqa: PTH115 - as above
-                    continue
-                with open(f"/proc/{entry}/comm", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
-                    yield int(entry), file.read().strip()
-            except OSError:
-                continue  # ended meanwhile
 
 
 def _metrics(settings: Settings) -> str:

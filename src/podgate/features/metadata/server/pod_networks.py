@@ -65,13 +65,14 @@ def _networks() -> dict[int, str]:
     """Give one process of each network that is neither this one nor that of process 1, which is the node's."""
     found: dict[str, tuple[int, str]] = {}
     nodes = {os.readlink(f"/proc/{process}/ns/net") for process in ("thread-self", "1")}  # noqa: PTH115 - names of /proc
-    for pid, network, name in _processes():
+    for pid, network, name in processes():
         if network not in nodes:
             found[network] = min((pid, name), found.get(network, (pid, name)))
     return dict(found.values())
 
 
-def _processes() -> Iterator[tuple[int, str, str]]:
+def processes() -> Iterator[tuple[int, str, str]]:
+    """Give the number, the network namespace and the name of each process that may be looked at."""
     for entry in os.listdir("/proc"):  # noqa: PTH208 - as above
         if entry.isdecimal():
             try:

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -361,14 +360,9 @@ def _raised_descriptors() -> int:
     return hard if hard != resource.RLIM_INFINITY else 1 << 20
 
 
-def journal_for(log: Log, clock: Callable[[], float], descriptor: int = 2) -> Callable[[Proxy], Journal]:
-    """Give what makes the access log of a proxy, on the descriptor of ``log``."""
-
-    def make(proxy: Proxy) -> Journal:
-        later = partial(asyncio.get_running_loop().call_later)
-        return Journal(log, proxy.counts, clock, later, descriptor)
-
-    return make
+def journal_for(log: Log, clock: Callable[[], float]) -> Callable[[Proxy], Journal]:
+    """Give what makes the access log of a proxy."""
+    return lambda proxy: Journal(log, proxy.counts, clock, asyncio.get_running_loop().call_later)
 
 
 def no_journal(proxy: Proxy) -> None:

@@ -4,7 +4,7 @@ Here: the declaration: what is followed, and the step that tells the proxy. Not 
 Invariant: it asks for its own node's Pods alone; its own step writes nothing but lines for the proxy.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from podgate.features.metadata.compile import file_watches, node_watches
@@ -57,10 +57,6 @@ class MetadataWatch(Agent[WatchSettings, States]):
             Sample("podgate_metadata_watch_policies", len(watched.policies), help="Policies in force."),
             Sample("podgate_metadata_watch_clients", len(watched.clients or ()), help="Addresses of Pods."),
         )
-
-    def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing is read back
-        """Recover nothing: Pods may be others by now."""
-        return {}
 
 
 FEATURE = MetadataWatch()
