@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from podgate.lab import client, objectverbs, verbs
-from podgate.lab.client import LabError
 from podgate.lab.cluster import Cluster
 from podgate.lab.containers import Installation
 from podgate.lab.messages import (
@@ -17,6 +16,7 @@ from podgate.lab.messages import (
     Done,
     Execute,
     Failed,
+    LabError,
     Progress,
     Request,
     receive,

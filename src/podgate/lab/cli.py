@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from podgate.lab.client import LabError
+from podgate.lab.messages import LabError
 from podgate.lab.places import DEFAULT_BASE, DEFAULT_NAME, places
 from podgate.model.usage import Parser, UsageError, complaint, wants_json
 

@@ -28,6 +28,7 @@ from podgate.lab.messages import (
     Done,
     Execute,
     Failed,
+    LabError,
     Progress,
     Request,
     Signal,
@@ -42,14 +43,6 @@ from podgate.lab.terminal import Terminal, is_interactive
 from podgate.linux.namespaces import CLONE_NEWPID, unshare
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-
-
-class LabError(Exception):
-    """The lab could not do it; the message says what to do. ``code`` is the exit code."""
-
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def start(places: Places, *, attached: bool = False, limits: bool = False, joined: Join | None = None) -> int:

@@ -15,13 +15,13 @@ import msgspec
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, Connection, UnreachableError
 from podgate.kubeapi.requests import Request, apply, create, get, list_page, path_of
-from podgate.lab.client import LabError
 from podgate.lab.kinds import LAB_GROUP, Kinds, Object, Resource, defined_by, group_of, placed, ref_of
 from podgate.lab.kubeaccess import connection, join
 from podgate.lab.kubejoin import Join
 from podgate.lab.kubekinds import DEFINITION, WATCHED, kind_named, kind_of, whole
 from podgate.lab.kubeview import OWNED, OWNER, version_of
 from podgate.lab.kubewrites import MANAGER, deletion, status_request
+from podgate.lab.messages import LabError
 from podgate.model.frozen import ObjectRef
 from podgate.model.snapshot import Kind, Watch
 

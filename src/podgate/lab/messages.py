@@ -1,6 +1,7 @@
 """What a lab's client and daemon say to each other.
 
-Here: the requests and answers, and sending and receiving them with descriptors. Not here: what is done about them.
+Here: the requests and answers, the error that a client makes of a bad one, and sending and receiving them with
+descriptors. Not here: what is done about them.
 Invariant: one message is one packet of a SOCK_SEQPACKET socket, so no message is ever cut; one that does not fit, and
 manifests, travel in a file whose descriptor goes along.
 """
@@ -21,6 +22,14 @@ _IN_FILE = b"F"
 _DESCRIPTORS = 4
 
 M = TypeVar("M")
+
+
+class LabError(Exception):
+    """The lab could not do it; the message says what to do. ``code`` is the exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Apply(Frozen, frozen=True, tag=True):

@@ -15,12 +15,11 @@ from types import ModuleType
 from typing import Any, Final
 
 from podgate.lab import client
-from podgate.lab.client import LabError
 from podgate.lab.fields import unhonoured
 from podgate.lab.kinds import Kinds, Object, Resource, ref_of
 from podgate.lab.kubejoin import Join
 from podgate.lab.manifests import read_manifests
-from podgate.lab.messages import Delete, Progress, Report
+from podgate.lab.messages import Delete, LabError, Progress, Report
 from podgate.lab.objects import Store
 from podgate.lab.places import Places
 from podgate.lab.verbs import say, table

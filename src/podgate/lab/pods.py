@@ -18,7 +18,6 @@ from podgate.lab.images import with_echo_probe
 from podgate.lab.network import CloudNet, HostNet, NodeNet, PodNet, Topology, pod_namespace
 from podgate.lab.podenv import Objects
 from podgate.lab.podspec import (
-    Api,
     Capabilities,
     Container,
     EnvVar,
@@ -31,6 +30,7 @@ from podgate.lab.podspec import (
     TcpSocket,
     decode_pod,
 )
+from podgate.lab.shapes import Shape
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import IPAddress, IPInterface
 
@@ -42,14 +42,14 @@ _LONGEST_DELAY: Final = 10.0
 _FORGIVEN_AFTER: Final = 30.0
 
 
-class HostRoute(Api, frozen=True):
+class HostRoute(Shape, frozen=True):
     """A route of a Host: to a range, via an address that is taken as directly reachable."""
 
     to: str
     via: str
 
 
-class HostSpec(Api, frozen=True):
+class HostSpec(Shape, frozen=True):
     """What a Host asks for; without a command it is the echo server."""
 
     addresses: tuple[str, ...] = ()

@@ -10,15 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from podgate.lab.shapes import without_nulls
-from podgate.model.frozen import Frozen
+from podgate.lab.shapes import PodIP, Shape, without_nulls
 
 
-class Api(Frozen, frozen=True, rename="camel"):
-    """Base of structs whose fields are written in camel case."""
-
-
-class Metadata(Api, frozen=True):
+class Metadata(Shape, frozen=True):
     """What the lab reads of an object's metadata."""
 
     name: str = ""
@@ -28,7 +23,7 @@ class Metadata(Api, frozen=True):
     annotations: Mapping[str, str] | None = None
 
 
-class KeyRef(Api, frozen=True):
+class KeyRef(Shape, frozen=True):
     """One key of a ConfigMap or Secret."""
 
     key: str
@@ -36,14 +31,14 @@ class KeyRef(Api, frozen=True):
     optional: bool = False
 
 
-class FieldRef(Api, frozen=True):
+class FieldRef(Shape, frozen=True):
     """A field of the Pod itself, as ``status.podIP``."""
 
     field_path: str
     api_version: str = "v1"
 
 
-class ResourceFieldRef(Api, frozen=True):
+class ResourceFieldRef(Shape, frozen=True):
     """A container's request or limit, divided by ``divisor`` and rounded up."""
 
     resource: str
@@ -51,7 +46,7 @@ class ResourceFieldRef(Api, frozen=True):
     divisor: str | int = "1"
 
 
-class ValueFrom(Api, frozen=True):
+class ValueFrom(Shape, frozen=True):
     """Where the value of a variable comes from; exactly one field is set."""
 
     field_ref: FieldRef | None = None
@@ -60,7 +55,7 @@ class ValueFrom(Api, frozen=True):
     secret_key_ref: KeyRef | None = None
 
 
-class EnvVar(Api, frozen=True):
+class EnvVar(Shape, frozen=True):
     """A variable of the environment."""
 
     name: str
@@ -68,14 +63,14 @@ class EnvVar(Api, frozen=True):
     value_from: ValueFrom | None = None
 
 
-class NameRef(Api, frozen=True):
+class NameRef(Shape, frozen=True):
     """A ConfigMap or Secret by name."""
 
     name: str = ""
     optional: bool = False
 
 
-class EnvFrom(Api, frozen=True):
+class EnvFrom(Shape, frozen=True):
     """All keys of a ConfigMap or Secret as variables."""
 
     prefix: str = ""
@@ -83,7 +78,7 @@ class EnvFrom(Api, frozen=True):
     secret_ref: NameRef | None = None
 
 
-class VolumeMount(Api, frozen=True):
+class VolumeMount(Shape, frozen=True):
     """Where a volume shows in a container."""
 
     name: str
@@ -93,20 +88,20 @@ class VolumeMount(Api, frozen=True):
     sub_path_expr: str = ""
 
 
-class Exec(Api, frozen=True):
+class Exec(Shape, frozen=True):
     """A probe that runs a command."""
 
     command: tuple[str, ...] = ()
 
 
-class HttpHeader(Api, frozen=True):
+class HttpHeader(Shape, frozen=True):
     """A header that a probe sends."""
 
     name: str
     value: str
 
 
-class HttpGet(Api, frozen=True):
+class HttpGet(Shape, frozen=True):
     """A probe by HTTP: any status from 200 to 399 is success."""
 
     port: int | str
@@ -116,14 +111,14 @@ class HttpGet(Api, frozen=True):
     http_headers: tuple[HttpHeader, ...] = ()
 
 
-class TcpSocket(Api, frozen=True):
+class TcpSocket(Shape, frozen=True):
     """A probe that connects."""
 
     port: int | str
     host: str = ""
 
 
-class Probe(Api, frozen=True):
+class Probe(Shape, frozen=True):
     """When and how a container is asked. All times in seconds."""
 
     exec: Exec | None = None
@@ -136,7 +131,7 @@ class Probe(Api, frozen=True):
     failure_threshold: int = 3
 
 
-class Hook(Api, frozen=True):
+class Hook(Shape, frozen=True):
     """What is done before a container is asked to end; ``sleep`` has ``seconds``."""
 
     exec: Exec | None = None
@@ -144,20 +139,20 @@ class Hook(Api, frozen=True):
     sleep: Mapping[Literal["seconds"], int] | None = None
 
 
-class Lifecycle(Api, frozen=True):
+class Lifecycle(Shape, frozen=True):
     """What accompanies a container's life."""
 
     pre_stop: Hook | None = None
 
 
-class Capabilities(Api, frozen=True):
+class Capabilities(Shape, frozen=True):
     """Capabilities to add to and to drop from the runtime's default set, without ``CAP_``."""
 
     add: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
 
 
-class SecurityContext(Api, frozen=True):
+class SecurityContext(Shape, frozen=True):
     """A container's rights. None leaves the Pod's or the runtime's own default."""
 
     run_as_user: int | None = None
@@ -169,14 +164,14 @@ class SecurityContext(Api, frozen=True):
     capabilities: Capabilities = Capabilities()
 
 
-class Sysctl(Api, frozen=True):
+class Sysctl(Shape, frozen=True):
     """A kernel setting of the Pod's network namespace."""
 
     name: str
     value: str
 
 
-class PodSecurityContext(Api, frozen=True):
+class PodSecurityContext(Shape, frozen=True):
     """The rights of all containers of a Pod."""
 
     run_as_user: int | None = None
@@ -187,21 +182,21 @@ class PodSecurityContext(Api, frozen=True):
     sysctls: tuple[Sysctl, ...] = ()
 
 
-class Port(Api, frozen=True):
+class Port(Shape, frozen=True):
     """A named port, which a probe may refer to."""
 
     container_port: int
     name: str = ""
 
 
-class Resources(Api, frozen=True):
+class Resources(Shape, frozen=True):
     """Requests and limits: quantities by the resource's name."""
 
     requests: Mapping[str, str | int | float] | None = None
     limits: Mapping[str, str | int | float] | None = None
 
 
-class Container(Api, frozen=True):
+class Container(Shape, frozen=True):
     """One container."""
 
     name: str
@@ -228,7 +223,7 @@ class Container(Api, frozen=True):
         return self.security_context or SecurityContext()
 
 
-class KeyToPath(Api, frozen=True):
+class KeyToPath(Shape, frozen=True):
     """One key of a volume as a file; ``mode`` overrides the volume's."""
 
     key: str
@@ -236,7 +231,7 @@ class KeyToPath(Api, frozen=True):
     mode: int | None = None
 
 
-class ConfigMapVolume(Api, frozen=True):
+class ConfigMapVolume(Shape, frozen=True):
     """A ConfigMap as files."""
 
     name: str = ""
@@ -245,7 +240,7 @@ class ConfigMapVolume(Api, frozen=True):
     optional: bool = False
 
 
-class SecretVolume(Api, frozen=True):
+class SecretVolume(Shape, frozen=True):
     """A Secret as files."""
 
     secret_name: str = ""
@@ -254,7 +249,7 @@ class SecretVolume(Api, frozen=True):
     optional: bool = False
 
 
-class DownwardItem(Api, frozen=True):
+class DownwardItem(Shape, frozen=True):
     """One field of the Pod as a file."""
 
     path: str
@@ -263,14 +258,14 @@ class DownwardItem(Api, frozen=True):
     mode: int | None = None
 
 
-class DownwardVolume(Api, frozen=True):
+class DownwardVolume(Shape, frozen=True):
     """Fields of the Pod as files."""
 
     items: tuple[DownwardItem, ...] = ()
     default_mode: int = 0o644
 
 
-class TokenProjection(Api, frozen=True):
+class TokenProjection(Shape, frozen=True):
     """A service account's token as a file; the lab's is readable but signs nothing."""
 
     path: str
@@ -278,7 +273,7 @@ class TokenProjection(Api, frozen=True):
     expiration_seconds: int = 3600
 
 
-class SecretProjection(Api, frozen=True):
+class SecretProjection(Shape, frozen=True):
     """A Secret as part of a projected volume."""
 
     name: str = ""
@@ -286,7 +281,7 @@ class SecretProjection(Api, frozen=True):
     optional: bool = False
 
 
-class Projection(Api, frozen=True):
+class Projection(Shape, frozen=True):
     """One source of a projected volume; exactly one field is set."""
 
     config_map: ConfigMapVolume | None = None
@@ -295,28 +290,28 @@ class Projection(Api, frozen=True):
     service_account_token: TokenProjection | None = None
 
 
-class ProjectedVolume(Api, frozen=True):
+class ProjectedVolume(Shape, frozen=True):
     """Several sources in one folder."""
 
     sources: tuple[Projection, ...] = ()
     default_mode: int = 0o644
 
 
-class EmptyDir(Api, frozen=True):
+class EmptyDir(Shape, frozen=True):
     """A folder that lives as long as the Pod. The lab keeps both media in memory."""
 
     medium: str = ""
     size_limit: str | int | None = None
 
 
-class HostPath(Api, frozen=True):
+class HostPath(Shape, frozen=True):
     """A path of the node; ``type`` as DirectoryOrCreate says what must be there."""
 
     path: str
     type: str = ""
 
 
-class Volume(Api, frozen=True):
+class Volume(Shape, frozen=True):
     """A volume; one source, or an empty folder."""
 
     name: str
@@ -328,14 +323,14 @@ class Volume(Api, frozen=True):
     projected: ProjectedVolume | None = None
 
 
-class HostAlias(Api, frozen=True):
+class HostAlias(Shape, frozen=True):
     """A line of the Pod's /etc/hosts."""
 
     ip: str
     hostnames: tuple[str, ...] = ()
 
 
-class PodSpec(Api, frozen=True):
+class PodSpec(Shape, frozen=True):
     """What a Pod asks for."""
 
     containers: tuple[Container, ...] = ()
@@ -356,13 +351,7 @@ class PodSpec(Api, frozen=True):
         return self.security_context or PodSecurityContext()
 
 
-class PodIP(Api, frozen=True):
-    """One address of a Pod."""
-
-    ip: str = ""
-
-
-class PodStatus(Api, frozen=True):
+class PodStatus(Shape, frozen=True):
     """What the lab reads of a Pod's status: the addresses that a controller gave it."""
 
     pod_ip: str = msgspec.field(default="", name="podIP")
@@ -374,7 +363,7 @@ class PodStatus(Api, frozen=True):
         return tuple(entry.ip for entry in self.pod_ips) or ((self.pod_ip,) if self.pod_ip else ())
 
 
-class Pod(Api, frozen=True):
+class Pod(Shape, frozen=True):
     """A Pod."""
 
     metadata: Metadata

@@ -16,8 +16,7 @@ from typing import Any
 from inotify_simple import INotify, flags
 
 from podgate.lab import client
-from podgate.lab.client import LabError
-from podgate.lab.messages import Execute, Report
+from podgate.lab.messages import Execute, LabError, Report
 from podgate.lab.places import DEFAULT_NAME, Places, folders
 
 
