@@ -8,6 +8,8 @@ Invariant: nothing is left behind: namespaces have no names and go with this pro
 import sys
 from typing import Final
 
+from benchmarks.figures.service_heals import heals
+from benchmarks.figures.service_iptables import iptables
 from benchmarks.figures.service_packets import packets
 from benchmarks.figures.service_rival import rival
 from benchmarks.figures.services import agent, churn, large, loading
@@ -18,8 +20,10 @@ PARTS: Final[dict[str, InFolder]] = {
     "large": large,
     "churn": churn,
     "agent": agent,
+    "heals": heals,
     "packets": packets,
     "rival": rival,
+    "iptables": iptables,
 }
 
 

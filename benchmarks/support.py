@@ -203,6 +203,11 @@ def memory_kb(pid: int) -> tuple[int, int]:
     return _field(Path(f"/proc/{pid}/status"), "VmRSS"), _field(Path(f"/proc/{pid}/smaps_rollup"), "Pss")
 
 
+def peak_kb(pid: int) -> int:
+    """Give the largest resident set size that a process ever had since it was executed, in KiB."""
+    return _field(Path(f"/proc/{pid}/status"), "VmHWM")
+
+
 def descriptors(pid: int) -> int:
     """Count the open descriptors of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -60,7 +60,7 @@ def slice_of(number: int, endpoints: int, *, version: int = 0, moved: int | None
     Args:
         number: the Service's.
         endpoints: how many there are.
-        version: of the endpoint that moved.
+        version: of the endpoint that moved; of 0 to 3 each is another address.
         moved: the index of the one endpoint that another version has elsewhere; None for none.
     """
     labels = {"kubernetes.io/service-name": f"s-{number}", "endpointslice.kubernetes.io/managed-by": "bench"}

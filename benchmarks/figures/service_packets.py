@@ -82,12 +82,11 @@ def path(services: int) -> Iterator[Way]:
             try:
                 yield Way(client, listening, services)
             finally:
-                target.target.close()
+                target.close()
 
 
 def _load(namespace: NetNamespace, services: int) -> Node:
-    found = list(objects(services, 2))
-    snapshot = decoded([json.dumps(each).encode() for each in found], [each["kind"] for each in found])
+    snapshot = decoded(json.dumps(each).encode() for each in objects(services, 2))
     node = Node(namespace)
     asyncio.run(node.bring(snapshot))
     return node
