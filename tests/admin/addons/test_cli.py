@@ -105,6 +105,18 @@ async def test_without_a_mode_nothing_goes_that_stands_in_the_folder_without_a_l
 
 
 @in_loop
+async def test_what_is_waited_for_is_told_beside_the_answer(tmp_path: Path) -> None:
+    async with FakeApiServer(*KINDS).serving() as server:
+        workload = manifest("DaemonSet", "w", spec={"selector": {}, "template": {}})
+        words = (folder(tmp_path, workload), "--kubeconfig", kubeconfig(tmp_path, server.url))
+        code, out, err = await podgate(*words, "--once", "--wait", "--timeout", "6", "--output", "json")
+        assert (code, json.loads(out)["unready"]) == (1, ["DaemonSet/kube-system/w"])
+        (told,) = (json.loads(line) for line in err.splitlines() if '"waiting"' in line)
+        assert (told["object"], told["ready"]) == ("DaemonSet/kube-system/w", "nobody has counted its Pods yet")
+        assert "\x1b" not in out + err
+
+
+@in_loop
 async def test_an_api_that_is_not_there_is_exit_3(tmp_path: Path) -> None:
     words = (folder(tmp_path), "--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:1"), "--timeout", "1", "--once")
     code, out, _ = await podgate(*words)

@@ -58,6 +58,11 @@ class Lab:
         await self.keeper.bring()
         return list(self.written)
 
+    def said(self, message: str) -> list[dict[str, Any]]:
+        """Give the records of one message."""
+        records = (json.loads(line) for line in self._log.getvalue().splitlines())
+        return [record for record in records if record["message"] == message]
+
     def lines(self) -> list[str]:
         return [json.loads(line)["message"] for line in self._log.getvalue().splitlines()]
 
@@ -277,6 +282,40 @@ async def test_workloads_are_waited_for_when_that_is_asked_for() -> None:
         assert (answered.code, "not ready: DaemonSet/kube-system/proxy-v0.1" in answered.text) == (1, True)
         asyncio.get_running_loop().call_later(5, it.ready, "proxy-v0.1")
         assert (await once(it.keeper, 60, wait=True)).code == 0
+
+
+@in_virtual_time_over_sockets
+async def test_whoever_waits_is_told_what_for_when_it_changes_and_now_and_then() -> None:
+    async with lab() as it:
+        it.folder(daemons("v0.1"))
+        loop, name = asyncio.get_running_loop(), "DaemonSet/kube-system/proxy-v0.1"
+
+        def available(number: int) -> None:
+            it.set_status("proxy-v0.1", desiredNumberScheduled=2, updatedNumberScheduled=2, numberAvailable=number)
+
+        loop.call_later(5, available, 0)
+        loop.call_later(9, available, 1)
+        loop.call_later(40, available, 2)
+        assert (await once(it.keeper, 60, wait=True)).code == 0
+        told = [(each["object"], each["ready"]) for each in it.said("waiting")]
+        assert told == [(name, "nobody has counted its Pods yet"), (name, "0 of 2 Pods"), (name, "1 of 2 Pods")]
+        again = it.said("still waiting")
+        assert [each["objects"] for each in again] == [[f"{name}: 1 of 2 Pods"]] * 2
+        assert [each["seconds_left"] for each in again] == [40, 30]
+
+
+@in_virtual_time_over_sockets
+async def test_what_has_to_stay_for_now_is_waited_for_by_name() -> None:
+    async with lab() as it:
+        it.folder(daemons("v0.1"))
+        await it.bring()
+        it.ready("proxy-v0.1")
+        it.folder(daemons("v0.2"))
+        answered = await once(it.keeper, 30)
+        assert (answered.code, "not ready: DaemonSet/kube-system/proxy-v0.2: nobody has" in answered.text) == (1, True)
+        first, second = it.said("still waiting")[0]["objects"]
+        assert first.startswith("DaemonSet/kube-system/proxy-v0.2: ")
+        assert second.startswith("DaemonSet/kube-system/proxy-v0.1: it goes when DaemonSet/kube-system/proxy-v0.2 is")
 
 
 @in_virtual_time_over_sockets

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podgate.admin.addons.workloads import all_started, is_ready, on_host, selected
+from podgate.admin.addons.workloads import all_started, counted, is_ready, on_host, selected
 
 SPEC = {"selector": {"matchLabels": {"k8s-app": "proxy", "version": "v0.2"}}, "template": {"spec": {}}}
 
@@ -75,3 +75,19 @@ def test_its_pods_and_its_network() -> None:
     assert selected(daemons(1, 1, 1)) == "k8s-app=proxy,version=v0.2"
     assert not on_host(daemons(1, 1, 1))
     assert on_host({"spec": {"template": {"spec": {"hostNetwork": True}}}})
+
+
+@pytest.mark.parametrize(
+    ("obj", "pods"),
+    [
+        (daemons(3, 3, 1), (1, 3)),
+        (daemons(3, 1, 3), (1, 3)),
+        (daemons(3, 3, 3, generation=2), (0, 3)),
+        ({"kind": "DaemonSet", "metadata": {}, "spec": SPEC}, (0, 0)),
+        (workload(replicas=3, observedGeneration=1, updatedReplicas=3, availableReplicas=2), (2, 3)),
+        (workload(observedGeneration=1, updatedReplicas=1), (0, 1)),
+        (workload(replicas=1, observedGeneration=1, updatedReplicas=2, availableReplicas=2), (1, 1)),
+    ],
+)
+def test_how_many_pods_of_how_many(obj: dict[str, Any], pods: tuple[int, int]) -> None:
+    assert counted(obj) == pods

@@ -1,6 +1,7 @@
 """Reports as ``podgate doctor`` examines them: which agents should have made one, and have not."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,13 @@ async def test_an_agent_of_services_that_never_reported_may_not_reach_the_api(tm
         report(server, "services", "n1")
         said = "n2: Pod/kube-system/kube-proxy-n2 has never reported, so it may not reach the API"
         assert await reports() == [("bad", said)]
+        # It may be in time still.
+        just_now = services_pod("n2")
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        just_now["status"]["conditions"][0]["lastTransitionTime"] = at
+        server.put("pods", just_now)
+        assert [verdict for verdict, _ in await reports()] == ["unknown"]
+        server.put("pods", services_pod("n2"))
         # Another feature's report says nothing of this one.
         report(server, "masquerade", "n2")
         assert await reports() == [("bad", said)]

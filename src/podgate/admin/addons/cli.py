@@ -52,7 +52,7 @@ def main(words: Sequence[str], environ: Mapping[str, str], tell: Callable[[str],
         raise UsageError("podgate addon reconcile: --wait: it waits for the end, so give --once too")
     if asked.once and asked.dry_run:
         raise UsageError("podgate addon reconcile: --dry-run and --once: the one does nothing, the other all: give one")
-    connection = connection_to(asked, environ, tell)
+    connection = connection_to(asked, environ, lambda said: tell(f"podgate addon reconcile: {said}"))
     return asyncio.run(_run(asked, name, connection, environ, tell))
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from podgate.admin.addons.folder import MODE_LABEL, Addon, Folder
 from podgate.admin.addons.plan import WORKLOADS, Found, Step, Wanted
-from podgate.admin.addons.workloads import all_started, is_ready, on_host, selected
+from podgate.admin.addons.workloads import all_started, counted, is_ready, on_host, selected
 from podgate.admin.reaching import Ask, listed
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import Answer, UnreachableError
@@ -242,6 +242,7 @@ def seen(kind: Kind[Any], data: bytes, manager: str) -> Found:
         labels=labels,
         on_host=kind.kind in WORKLOADS and on_host(obj),
         ready=kind.kind in WORKLOADS and is_ready(obj),
+        pods=counted(obj) if kind.kind in WORKLOADS else (0, 0),
     )
 
 

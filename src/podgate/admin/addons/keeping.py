@@ -21,6 +21,9 @@ from podgate.observe.logs import Log, Repeats
 SOON: Final = 2.0
 """Seconds to the next pass while something is not done."""
 
+AGAIN: Final = 10.0
+"""Seconds after which it is said again what is waited for, though nothing of it changed."""
+
 SETTLE: Final = 1.0
 """Seconds that an object must be missing from the folder: a file that is being written is empty for a moment."""
 
@@ -35,14 +38,14 @@ class Pass(Frozen, frozen=True):
         complaints: what is wrong with the folder, or with what the API has and shows.
         refused: why steps were refused, by object.
         failure: why the API could not be asked; empty when it could.
-        unready: workloads that are there and not all of whose Pods are ready.
+        unready: workloads that are there and not all of whose Pods are ready, and how many of how many are.
     """
 
     plan: Plan | None = None
     complaints: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     failure: str = ""
-    unready: tuple[str, ...] = ()
+    unready: Mapping[str, str] = {}
 
     @property
     def done(self) -> bool:
@@ -56,14 +59,14 @@ class Keeper:
     Args:
         read: gives the folder as it is now, from the reading before.
         cluster: where they go.
-        log: told of what is done, and of each trouble once.
+        log: told of what is done, and of each trouble once; ``once`` adds what it waits for.
         adopt: see ``planned``.
     """
 
     def __init__(self, read: Callable[[Folder], Folder], cluster: Cluster, log: Log, *, adopt: bool = False) -> None:
         self._read = read
         self._cluster = cluster
-        self._log = log
+        self.log = log
         self._adopt = adopt
         self._folder = Folder()
         self._told = Repeats()
@@ -81,10 +84,12 @@ class Keeper:
             survey.wanted, survey.found, whole=not complaints, adopt=self._adopt, unlabelled=survey.unlabelled
         )
         asked = {each.key for each in survey.wanted}
-        unready = (
-            each for each in survey.found if each.key in asked and each.kind.kind in WORKLOADS and not each.ready
-        )
-        return Pass(plan, complaints, unready=tuple(sorted(str(each.ref) for each in unready)))
+        unready = {
+            str(each.ref): _of(*each.pods)
+            for each in sorted(survey.found, key=lambda found: found.ref)
+            if each.key in asked and each.kind.kind in WORKLOADS and not each.ready
+        }
+        return Pass(plan, complaints, unready=unready)
 
     async def bring(self) -> Pass:
         """Do what is to be done now, one step after the other."""
@@ -100,7 +105,7 @@ class Keeper:
                 if why:
                     refused[str(step.ref)] = why
                 else:
-                    self._log.info(_DONE[step.verb], object=str(step.ref), **({"why": step.why} if step.why else {}))
+                    self.log.info(_DONE[step.verb], object=str(step.ref), **({"why": step.why} if step.why else {}))
         except (UnreachableError, AccessError) as error:
             failure = str(error)
         passed = Pass(found.plan, found.complaints, refused, failure, found.unready)
@@ -122,25 +127,53 @@ class Keeper:
         )
         for place, trouble in troubles.items():
             if self._told.saw(place, trouble):
-                self._log.warning(trouble)
+                self.log.warning(trouble)
         # What a failed pass could not see has not ended.
         ended = self._places - troubles.keys() if not passed.failure else {"the API"} & self._places - troubles.keys()
         for place in ended:
             if news := self._told.ended(place):
-                self._log.info("ended", trouble=str(news.fault))
+                self.log.info("ended", trouble=str(news.fault))
         self._places = (self._places - ended) | troubles.keys()
+
+
+class Waiting:
+    """Tells what is waited for: each workload when its count changes, and all from time to time."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._last: Mapping[str, str] = {}
+        self._at = float("-inf")
+
+    def tell(self, passed: Pass, now: float, ends: float) -> None:
+        """Tell what a pass left to wait for; ``now`` and ``ends`` are seconds on one clock."""
+        unready, left = passed.unready, round(ends - now)
+        for ref, count in unready.items():
+            if self._last.get(ref) != count:
+                self._log.info("waiting", object=ref, ready=count, seconds_left=left)
+                self._at = now
+        for ref in sorted(self._last.keys() - unready.keys()):
+            self._log.info("ready", object=ref)
+        if now - self._at >= AGAIN:
+            held = (step for step in (passed.plan.steps if passed.plan else ()) if step.verb == "hold")
+            waits = [*(f"{ref}: {count}" for ref, count in unready.items()), *(f"{s.ref}: {s.why}" for s in held)]
+            if waits and self._at > float("-inf"):
+                self._log.info("still waiting", objects=waits, seconds_left=left)
+            self._at = now
+        self._last = unready
 
 
 async def once(keeper: Keeper, seconds: float, *, wait: bool = False) -> Answered:
     """Make passes until all is done, and with ``wait`` every workload is ready, or the time is over."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + seconds
+    waiting = Waiting(keeper.log)
     while True:
         passed = await keeper.bring()
         done = passed.done and not (wait and passed.unready)
         if done or loop.time() + SOON > ends:
             answered = told(passed, "done" if done else "not done")
             return Answered(answered.text, {**answered.data, "done": done}, int(not done))
+        waiting.tell(passed, loop.time(), ends)
         await asyncio.sleep(SOON)
 
 
@@ -159,7 +192,7 @@ async def preview(keeper: Keeper) -> Answered:
     """Show the plan; exit 0 for no difference, 1 for some, 2 when it cannot be told."""
     passed = await keeper.look()
     verdict = "no difference" if passed.plan is not None and not passed.plan and not passed.complaints else ""
-    answered = told(msgspec.structs.replace(passed, unready=()), verdict)
+    answered = told(msgspec.structs.replace(passed, unready={}), verdict)
     code = 2 if passed.plan is None else int(bool(passed.plan) or bool(passed.complaints))
     return Answered(answered.text, answered.data, code)
 
@@ -170,12 +203,19 @@ def told(passed: Pass, verdict: str) -> Answered:
     lines = [*(f"error: {line}" for line in passed.complaints), *map(str, steps)]
     lines += [f"refused {ref}: {why}" for ref, why in passed.refused.items()]
     lines += [f"error: {passed.failure}"] * bool(passed.failure)
-    lines += [f"not ready: {ref}" for ref in passed.unready]
+    lines += [f"not ready: {ref}: {count}" for ref, count in passed.unready.items()]
     data: dict[str, Any] = {
         "done": passed.done,
         "steps": [{"verb": step.verb, "object": str(step.ref), "why": step.why} for step in steps],
         "errors": [*passed.complaints, *([passed.failure] if passed.failure else [])],
         "refused": dict(passed.refused),
-        "unready": passed.unready,
+        "unready": tuple(passed.unready),
     }
     return Answered("\n".join([*lines, *([verdict] if verdict else [])]), data, int(not passed.done))
+
+
+def _of(ready: int, wanted: int) -> str:
+    """Say how many of how many; of a workload that nobody looked at yet that is not known."""
+    if not wanted:
+        return "nobody has counted its Pods yet"
+    return f"{ready} of {wanted} Pods{', and older ones are there still' if ready == wanted else ''}"

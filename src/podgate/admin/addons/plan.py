@@ -62,6 +62,7 @@ class Found(Frozen, frozen=True):
         labels: its labels.
         on_host: of a workload: its Pods are on the host's network.
         ready: of a workload: all its Pods are of the newest generation and available.
+        pods: of a workload: how many of them are, and how many there are to be.
         started: of a workload: every container of its Pods has run at least once.
     """
 
@@ -78,6 +79,7 @@ class Found(Frozen, frozen=True):
     labels: Mapping[str, str] = {}
     on_host: bool = False
     ready: bool = False
+    pods: tuple[int, int] = (0, 0)
     started: bool = False
 
     @property

@@ -1,6 +1,7 @@
 """Workloads: what the status of a DaemonSet, Deployment or StatefulSet says. Pure.
 
-Here: ready, started, on the host's network, which Pods are its own. Not here: what follows from it (plan.py).
+Here: ready, how many Pods of how many, started, on the host's network, which Pods are its own. Not here: what follows
+from it (plan.py).
 Invariant: a status that is older than the spec says nothing: such a workload is not ready.
 """
 
@@ -21,6 +22,17 @@ def is_ready(obj: Object) -> bool:
     desired = spec.get("replicas", 1)
     counts = (status.get(name, 0) for name in ("updatedReplicas", "availableReplicas"))
     return all(count >= desired for count in counts) and status.get("replicas", 0) <= desired
+
+
+def counted(obj: Object) -> tuple[int, int]:
+    """Give how many Pods are of the newest generation and available, and how many there are to be."""
+    status, spec = obj.get("status") or {}, obj.get("spec") or {}
+    if obj.get("kind") == "DaemonSet" or "desiredNumberScheduled" in status:
+        wanted, names = status.get("desiredNumberScheduled", 0), ("updatedNumberScheduled", "numberAvailable")
+    else:
+        wanted, names = spec.get("replicas", 1), ("updatedReplicas", "availableReplicas")
+    is_old = status.get("observedGeneration", 0) < (obj["metadata"].get("generation") or 1)
+    return 0 if is_old else min(wanted, *(status.get(name, 0) for name in names)), wanted
 
 
 def on_host(obj: Object) -> bool:

@@ -6,6 +6,7 @@ Invariant: an agent is known by what its container runs, so one that was renamed
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from podgate.model.findings import Finding
@@ -15,6 +16,9 @@ Object = Mapping[str, Any]
 
 PROGRAMS: Final = {"ip-masq-agent": "masquerade", "metadata-proxy": "metadata", "kube-proxy": "services"}
 """Programs that take the place of another project's, and the features that they are. Also those projects' images."""
+
+A_MOMENT: Final = 60.0
+"""Seconds that a new agent has until it is missed among those that report: thousands do at the same time."""
 
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _NODE_NAME: Final = "metadata.name"
@@ -49,6 +53,7 @@ class Placed(Frozen, frozen=True):
         asks: it has a token for the API.
         account: namespace and name of its service account.
         trouble: why it is not ready; empty when it is.
+        since: when it became ready, in seconds since 1970; 0 where nobody says.
         set: the DaemonSet that it belongs to; empty for none.
     """
 
@@ -58,6 +63,7 @@ class Placed(Frozen, frozen=True):
     asks: bool
     account: tuple[str, str]
     trouble: str = ""
+    since: float = 0.0
     set: str = ""
 
 
@@ -112,6 +118,7 @@ def placed_in(pod: Object, features: Iterable[str]) -> Iterator[Placed]:
             asks=asks,
             account=(namespace, spec.get("serviceAccountName") or "default"),
             trouble=_trouble(status),
+            since=_ready_since(status),
             set=sets[0] if sets else "",
         )
 
@@ -143,6 +150,16 @@ def _trouble(status: Object) -> str:
     if scheduled.get("status") == "False":
         return str(scheduled.get("message") or "it is not scheduled")
     return "it runs and is not ready" if status.get("phase") == "Running" else "it has not started"
+
+
+def _ready_since(status: Object) -> float:
+    for each in status.get("conditions") or ():
+        if each.get("type") == "Ready" and each.get("lastTransitionTime"):
+            try:
+                return datetime.fromisoformat(each["lastTransitionTime"]).timestamp()
+            except ValueError:
+                return 0.0
+    return 0.0
 
 
 def daemonset_of(obj: Object, features: Iterable[str]) -> DaemonSet | None:
@@ -196,19 +213,24 @@ def node_findings(
     yield Finding(name, "ok" if good or not nodes else "off", f"{good} of {len(nodes)} have a ready agent")
 
 
-def silent_findings(feature: str, pods: Sequence[Placed], reported: Collection[str]) -> Iterator[Finding]:
+def silent_findings(feature: str, pods: Sequence[Placed], reported: Collection[str], now: float) -> Iterator[Finding]:
     """Say which nodes' agents seem well and have never reported: what they do comes from the API.
 
     Args:
         feature: its name.
         pods: its agents that report.
         reported: the nodes that have a report of it.
+        now: seconds since 1970; one that is ready only just now may report in a moment.
     """
     well = [each for each in pods if each.node and not each.trouble]
     silent = [each for each in well if each.node not in reported]
     for each in silent:
+        if now - each.since < A_MOMENT:
+            seen = f"{each.node}: {each.ref} has just become ready, and has not reported yet"
+            yield Finding(f"{feature}: reports", "unknown", seen, "look again in a minute")
+            continue
         seen = f"{each.node}: {each.ref} has never reported, so it may not reach the API"
-        todo = f"kubectl logs -n {each.ref.namespace} {each.ref.name} says why; just started, it needs a moment"
+        todo = f"kubectl logs -n {each.ref.namespace} {each.ref.name} says why"
         yield Finding(f"{feature}: reports", "bad", seen, todo)
     if well and not silent:
         yield Finding(f"{feature}: reports", "ok", f"all {len(well)} ready agents have reported")

@@ -5,6 +5,7 @@ Invariant: it only looks: access reviews are all that it sends beside lists, and
 """
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -209,7 +210,7 @@ async def report_findings(
     if refused is not None:
         todo = "give your login the right to list nodereports.podgate.dev"
         return [Finding(name, "unknown", f"cannot be seen: {refused}", todo)]
-    found = list(silent_findings(role.name, agents, reported))
+    found = list(silent_findings(role.name, agents, reported, time.time()))
     if made_up:
         more = " …" if made_up > len(shown) else ""
         seen = f"{made_up} {'is' if made_up == 1 else 'are'} of no node that there is: {', '.join(shown)}{more}"
