@@ -43,7 +43,7 @@ from podgate.features.masquerade.to_nftables import KEEP, TABLE
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Step
 from podgate.linux.iptables import hinted_binary
 from podgate.linux.tools import tool_version
-from podgate.model.checked import checked_rows, checked_text
+from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text
 from podgate.model.files import FileWatch
 from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE
 from podgate.model.kinds.nodes import NODE
@@ -179,8 +179,10 @@ class Masquerade(Feature[Settings, States]):
         findings = check(compiled.states.intent, look.inputs, rules)
         rows = checked_rows(compiled.problems, findings, look.where)
         done = "not read: " + foreign.unread if foreign.unread else "read"
-        note = f"checked: configuration and objects; live rules of other programs: {done}"
-        return Answered(checked_text(rows, note), {"findings": rows, "live_rules": done}, 1 if rows else 0)
+        seen = objects_seen(look.inputs.objects)
+        note = f"checked: configuration, {objects_text(seen)}; live rules of other programs: {done}"
+        data = {"findings": rows, "objects": seen, "live_rules": done}
+        return Answered(checked_text(rows, note), data, 1 if rows else 0)
 
 
 def choose_backend(wanted: str) -> Choice:
