@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from podgate import __version__
@@ -131,6 +132,8 @@ def _main(words: Sequence[str]) -> int:
     feature = importlib.import_module(FEATURES[chosen][0]).FEATURE
     try:
         values = feature.configured(given(arguments, options_of(feature.settings)), tell)
+        if arguments.verb != "run":
+            values = _with_kubeconfig(f"podgate {chosen} {arguments.verb}", values)
         settings = settings_from(feature.settings, values)
     except SettingsError as error:
         raise UsageError("\n".join(f"podgate {chosen} {arguments.verb}: {each}" for each in error.problems)) from error
@@ -161,9 +164,13 @@ def _serve(name: str, words: Sequence[str]) -> int:
 
 
 def _settings(
-    parser: argparse.ArgumentParser, cls: type[SettingsT], specs: Sequence[OptionSpec], words: Sequence[str]
+    parser: argparse.ArgumentParser,
+    cls: type[SettingsT],
+    specs: Sequence[OptionSpec],
+    words: Sequence[str],
+    complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda values: values,
 ) -> tuple[SettingsT, argparse.Namespace]:
-    """Read settings off words. Raises UsageError."""
+    """Read settings off words, which ``complete`` may add to. Raises UsageError."""
     for spec in specs:
         add_option(parser, spec)
     arguments, unknown = parser.parse_known_args(words)
@@ -171,9 +178,26 @@ def _settings(
     if unknown:
         raise _unknown(feature, verb, unknown, specs)
     try:
-        return settings_from(cls, given(arguments, specs)), arguments
+        return settings_from(cls, complete(given(arguments, specs))), arguments
     except SettingsError as error:
         raise UsageError("\n".join(f"{parser.prog}: {problem}" for problem in error.problems)) from error
+
+
+def _with_kubeconfig(prog: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Take a context that stands alone for one of $KUBECONFIG, as kubectl does, and say so; agents read none."""
+    from podgate.sources.origin import Api, kubeconfig_in, unasked  # noqa: PLC0415 - as verbs above
+
+    context = values.get("context")
+    if not context or values.get("kubeconfig") is not None or values.get("source") is not None:
+        return values
+    try:
+        file = kubeconfig_in(os.environ)
+    except SourceError as error:
+        raise UsageError(f"{prog}: {error}") from error
+    if file is None:
+        return values
+    tell(f"{prog}: {unasked(Api(file, context), None, None)}")
+    return {**values, "kubeconfig": file}
 
 
 def _doctor(words: Sequence[str]) -> int:
@@ -185,7 +209,7 @@ def _doctor(words: Sequence[str]) -> int:
     specs = [spec for spec in options_of(Settings) if spec.name in doctor.ASKS]
     parser = Parser(prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False)
     parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
-    settings, arguments = _settings(parser, Settings, specs, words)
+    settings, arguments = _settings(parser, Settings, specs, words, partial(_with_kubeconfig, parser.prog))
     try:
         found = looked_at(settings.source, settings.kubeconfig, settings.context, os.environ)
         if said := unasked(found, settings.source, settings.kubeconfig):

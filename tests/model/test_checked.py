@@ -1,8 +1,12 @@
 """What check says: rows and lines."""
 
-from podgate.model.checked import checked_rows, checked_text, options_ref
+import pytest
+
+from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text, options_ref
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem, problems_by_object
+from podgate.model.snapshot import Absent, Listed, Snapshot
+from podgate.model.table import Table
 
 SERVICE = ObjectRef("Service", "web", "shop")
 FLAGS = options_ref("services")
@@ -38,3 +42,26 @@ def test_what_a_compile_complains_about_comes_first_and_nothing_is_said_twice() 
 def test_lines_end_with_a_count() -> None:
     assert checked_text([], "checked: objects") == "checked: objects\n0 findings"
     assert checked_text([FLAG_ROW]) == ("--cluster-cidr: NoRange: nothing tells Pods apart: give it\n1 finding")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "seen", "text"),
+    [
+        (
+            {"Pod": Listed(Table.of({SERVICE: 1})), "Node": Listed(Table()), "Namespace": Absent("forbidden")},
+            {"Namespace": "forbidden", "Node": 0, "Pod": 1},
+            "Namespace: forbidden, 0 Node, 1 Pod",
+        ),
+        (
+            {"Pod": Absent("no source"), "Node": Absent("no source")},
+            {"Node": "no source", "Pod": "no source"},
+            "no objects (no source)",
+        ),
+        ({}, {}, "no objects"),
+    ],
+)
+def test_what_was_not_looked_at_is_not_counted(
+    kinds: dict[str, Listed[int] | Absent], seen: dict[str, int | str], text: str
+) -> None:
+    found = objects_seen(Snapshot(kinds))
+    assert (found, objects_text(found)) == (seen, text)

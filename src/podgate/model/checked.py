@@ -1,17 +1,19 @@
 """checked: what ``check`` says, as rows for a program and as lines for people.
 
-Here: the row of a problem, and the lines of several. Not here: what it looks for (check.py of each feature), line
-numbers (sources/locate.py).
+Here: the row of a problem, the lines of several, which objects there were. Not here: what it looks for (check.py of
+each feature), line numbers (sources/locate.py).
 Invariant: what a compile complains about comes first, and nothing is said twice.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem, Problems
+from podgate.model.snapshot import Listed, Snapshot
 
 _OPTIONS: Final = "Options"
+_NO_SOURCE: Final = "no source"
 
 
 def options_ref(feature: str) -> ObjectRef:
@@ -31,6 +33,20 @@ def checked_text(rows: list[dict[str, str]], *notes: str) -> str:
     """Give a line for each row, then the notes, and how many rows there are."""
     lines = ["{place}: {reason}: {message}".format(**row) for row in rows]
     return "\n".join((*lines, *notes, f"{len(rows)} finding{'' if len(rows) == 1 else 's'}"))
+
+
+def objects_seen(snapshot: Snapshot) -> dict[str, int | str]:
+    """Say how many objects of each kind were looked at, or why none could be."""
+    found = sorted(snapshot.kinds.items())
+    return {kind: len(entry.objects) if isinstance(entry, Listed) else entry.why for kind, entry in found}
+
+
+def objects_text(seen: Mapping[str, int | str]) -> str:
+    """Give the same as words: ``2 Node, 3 Pod, Namespace: forbidden``, or ``no objects (no source)``."""
+    if seen and set(seen.values()) == {_NO_SOURCE}:
+        return f"no objects ({_NO_SOURCE})"
+    parts = (f"{found} {kind}" if isinstance(found, int) else f"{kind}: {found}" for kind, found in seen.items())
+    return ", ".join(parts) or "no objects"
 
 
 def _row(problem: Problem, where: Callable[[ObjectRef, str], str]) -> dict[str, str]:

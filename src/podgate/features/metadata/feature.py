@@ -20,7 +20,7 @@ from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.settings import Settings
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Step
-from podgate.model.checked import checked_rows, checked_text
+from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text
 from podgate.model.files import FileWatch
 from podgate.model.kinds.pods import POD, pod_named, pod_names
 from podgate.model.snapshot import Watch
@@ -95,7 +95,9 @@ class Metadata(Feature[Settings, Intent]):
         """Give findings from the policies and options."""
         findings = check(compiled.states)
         rows = checked_rows(compiled.problems, findings, look.where)
-        return Answered(checked_text(rows), {"findings": rows}, 1 if rows else 0)
+        seen = objects_seen(look.inputs.objects)
+        note = f"checked: options and policy files, {objects_text(seen)}"
+        return Answered(checked_text(rows, note), {"findings": rows, "objects": seen}, 1 if rows else 0)
 
 
 FEATURE = Metadata()
