@@ -302,6 +302,34 @@ def test_verbs_that_look_read_the_kubeconfig_of_the_environment_and_say_so(
     assert "/nonexistent/kubeconfig" in error
 
 
+@pytest.mark.parametrize(
+    "words", ["masquerade check", "services explain 10.96.0.1:80", "metadata explain /", "metadata doctor"]
+)
+def test_a_context_alone_is_one_of_the_environments_kubeconfig(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    feature, verb, *asked = words.split()
+    words_of_verb = (feature, verb, *asked, "--context", "c")
+    code, _, err = run(capsys, *words_of_verb)
+    assert (code, "--context c: it names a context in a kubeconfig: give --kubeconfig too" in err) == (2, True)
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent/kubeconfig")
+    _, _, err = run(capsys, *words_of_verb)
+    said = f"podgate {feature} {verb}: objects come from $KUBECONFIG: /nonexistent/kubeconfig c"
+    assert err.splitlines().count(said) == 1
+    assert "give --kubeconfig too" not in err
+    assert "--context c" in run(capsys, *words_of_verb, "--source", "/nonexistent")[2]
+    monkeypatch.setenv("KUBECONFIG", "/a:/b")
+    assert "names several files" in run(capsys, *words_of_verb)[2]
+
+
+def test_an_agent_reads_no_kubeconfig_of_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent/kubeconfig")
+    for feature in FEATURES:
+        assert "give --kubeconfig too" in run(capsys, feature, "run", "--context", "c")[2]
+
+
 @pytest.mark.parametrize("asked", ["check", "explain 10.16.1.77"])
 def test_without_objects_one_line_says_what_was_not_looked_at(
     capsys: pytest.CaptureFixture[str], good: Path, source: Path, asked: str
@@ -376,6 +404,7 @@ def test_check_is_exit_1_on_findings_and_0_without(
 ) -> None:
     code, out, err = run(capsys, "masquerade", "check", "--config", good)
     assert (code, err) == (0, f"podgate masquerade check: {UNSEEN}\n")
+    assert out.startswith("checked: configuration, no objects (no source); live rules")
     assert out.endswith("0 findings\n")
     path = tmp_path / "overlapping"
     path.write_text(GOOD + "- 10.17.0.0/16\n")
@@ -396,4 +425,6 @@ def test_check_says_what_a_list_forgets(capsys: pytest.CaptureFixture[str], sour
         capsys, "masquerade", "check", "--config", path, "--source", source, "--node-name", "node-1", "--output", "json"
     )
     assert code == 1
-    assert any("10.16.1.0/24" in row["message"] for row in json.loads(out)["findings"])
+    found = json.loads(out)
+    assert any("10.16.1.0/24" in row["message"] for row in found["findings"])
+    assert found["objects"] == {"MasqueradePolicy": 0, "Namespace": 0, "Node": 1, "Pod": 2}
