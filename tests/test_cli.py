@@ -384,7 +384,7 @@ def test_render_shows_what_nft_would_load(capsys: pytest.CaptureFixture[str], go
     assert "masquerade fully-random" in out
     assert "fully-random" not in run(capsys, "masquerade", "render", "--config", good, "--no-random-fully")[1]
     code, out, _ = run(capsys, "masquerade", "render", "--config", good, "--output", "json")
-    table = next(each for each in json.loads(out) if each["family"] == "ip")
+    table = next(each for each in json.loads(out)["tables"] if each["family"] == "ip")
     assert (code, table["table"]) == (0, "podgate-masquerade")
     assert {each["name"]: each["elements"] for each in table["sets"]}["keep"] == [
         "10.16.0.0/14",

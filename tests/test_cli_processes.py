@@ -64,7 +64,7 @@ def test_plan_is_exit_1_until_the_rules_are_there_and_changes_nothing(good: Path
         good.write_text(GOOD + "- 192.0.2.0/24\n")
         plan = podgate("masquerade", "plan", "--config", good, "--output", "json", namespace=node)
         assert plan.code == 1
-        (step,) = [row for row in plan.json if row["differs"]]
+        (step,) = [row for row in plan.json["steps"] if row["differs"]]
         assert "+ 1 element in keep: 192.0.2.0/24" in step["plan"]
 
 

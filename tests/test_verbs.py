@@ -177,10 +177,11 @@ def test_plan_is_exit_0_without_a_difference_1_with_one_2_when_it_cannot_tell(ri
     assert second.state == {}
     code, out, _ = rig.perform("plan", "json")
     assert code == 1
-    assert json.loads(out) == [
+    steps = [
         {"step": "first", "differs": False, "plan": ""},
         {"step": "second", "differs": True, "plan": "+word=hello"},
     ]
+    assert json.loads(out) == {"differs": True, "steps": steps}
     second.state = {"word": "hello"}
     assert rig.perform("plan") == (0, "no difference\n", "")
     second.fail_reads = 1
@@ -207,7 +208,8 @@ def test_clean_empties_every_step_and_forgets_what_was_kept(rig: Rig) -> None:
     assert rig.perform("clean") == (0, "nothing of ours was there\n", "")
     code, out, _ = rig.perform("clean", "json")
     assert code == 0
-    assert json.loads(out)["kept_removed"] is False
+    nothing = [{"step": step, "differs": False, "plan": ""} for step in ("first", "second")]
+    assert json.loads(out) == {"differs": False, "steps": nothing, "kept_removed": False}
 
 
 def test_clean_does_not_need_a_good_configuration(rig: Rig) -> None:

@@ -198,12 +198,19 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
 
 async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> Answered:
     """Compare with the live system; changes nothing."""
-    rows = []
-    for step in _lasting(feature.steps(settings)):
-        plan = step.target.diff(await step.target.read(), step.want(compiled.states))
-        rows.append({"step": step.name, "differs": bool(plan), "plan": str(plan) if plan else ""})
+    plans = [
+        (step.name, step.target.diff(await step.target.read(), step.want(compiled.states)))
+        for step in _lasting(feature.steps(settings))
+    ]
+    rows = _step_rows(plans)
     text = "\n".join(f"{row['step']}:\n{row['plan']}" for row in rows if row["differs"]) or "no difference"
-    return Answered(text, rows, 1 if any(row["differs"] for row in rows) else 0)
+    differs = any(row["differs"] for row in rows)
+    return Answered(text, {"differs": differs, "steps": rows}, int(differs))
+
+
+def _step_rows(plans: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """Give what there is to do, or was done, for programs, by step."""
+    return [{"step": name, "differs": bool(plan), "plan": str(plan) if plan else ""} for name, plan in plans]
 
 
 async def _clean(feature: AnyFeature, settings: Any) -> Answered:
@@ -213,10 +220,11 @@ async def _clean(feature: AnyFeature, settings: Any) -> Answered:
         # A feature that keeps nothing has no such option.
         state_dir = getattr(settings, "state_dir", "")
         forgot = bool(state_dir) and _forget(state_dir)
-    rows = [{"step": name, "removed": str(plan) if plan else ""} for name, plan in plans]
-    lines = [f"{row['step']}: {row['removed']}" for row in rows if row["removed"]]
+    rows = _step_rows(plans)
+    lines = [f"{row['step']}: {row['plan']}" for row in rows if row["plan"]]
     lines += [f"{state_dir}: removed what was kept there"] if forgot else []
-    return Answered("\n".join(lines) or "nothing of ours was there", {"steps": rows, "kept_removed": forgot})
+    data = {"differs": forgot or any(row["differs"] for row in rows), "steps": rows, "kept_removed": forgot}
+    return Answered("\n".join(lines) or "nothing of ours was there", data)
 
 
 def _lasting(steps: Iterable[Step[Any, Any, Any]]) -> list[Step[Any, Any, Any]]:

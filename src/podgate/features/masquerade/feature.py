@@ -132,9 +132,10 @@ class Masquerade(Feature[Settings, States]):
         if states.iptables:
             chains = [state for state in states.iptables.values() if state.chains]
             text = "\n".join(f"# {state.program}-restore --noflush\n{render(state)}" for state in chains)
-            return Answered(text, [iptables_json(state) for state in chains])
+            return Answered(text, {"tables": [iptables_json(state) for state in chains]})
         tables = [state for state in (states.ip, states.ip6) if state.present]
-        return Answered("\n".join(listing(state) for state in tables), [state_json(state) for state in tables])
+        text = "\n".join(listing(state) for state in tables)
+        return Answered(text, {"tables": [state_json(state) for state in tables]})
 
     def add_questions(self, parser: argparse.ArgumentParser) -> None:
         """Ask for destinations, and for who sends."""

@@ -168,9 +168,10 @@ class Services(Feature[Settings, States]):
         if states.iptables:
             held = [state for state in states.iptables.values() if state.named]
             text = "\n".join(f"# {state.program}-restore --noflush\n{render(state)}" for state in held)
-            return Answered(text, [iptables_json(state) for state in held])
+            return Answered(text, {"tables": [iptables_json(state) for state in held]})
         tables = [state for state in (states.ip, states.ip6) if state.present]
-        return Answered("\n".join(listing(state) for state in tables), [state_json(state) for state in tables])
+        text = "\n".join(listing(state) for state in tables)
+        return Answered(text, {"tables": [state_json(state) for state in tables]})
 
     def add_questions(self, parser: argparse.ArgumentParser) -> None:
         """Ask for destinations, and for who sends."""
