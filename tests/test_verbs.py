@@ -239,14 +239,6 @@ def test_a_key_that_a_target_refuses_fails_clean(rig: Rig, monkeypatch: pytest.M
     assert rig.perform("clean") == (1, "", "podgate words clean: first: word: it is in use\n")
 
 
-def test_the_node_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "host")
-    settings = Settings("", "")
-    assert verbs.node_name_of(settings, {}) == "host"
-    assert verbs.node_name_of(settings, {"NODE_NAME": "named"}) == "named"
-    assert verbs.node_name_of(Settings("", "", node_name="flag"), {"NODE_NAME": "named"}) == "flag"
-
-
 def test_a_bug_is_not_hidden(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_states: States) -> Answered:
         raise KeyError("a bug")

@@ -7,10 +7,6 @@ Invariant: a test lists what this module and a feature's server load; nothing he
 """
 
 import asyncio
-import gc
-import signal
-import socket
-import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, Final, Protocol, cast
@@ -19,7 +15,8 @@ from msgspec.structs import replace
 
 from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import Unkept
-from podgate.engine.single import AlreadyRunningError, answered, only_one
+from podgate.engine.process import serve
+from podgate.engine.single import AlreadyRunningError, only_one
 from podgate.engine.status import Status
 from podgate.joints import Compiled, Inputs, Sample, Source, Step
 from podgate.model.files import FileContent, FileWatch
@@ -29,10 +26,9 @@ from podgate.model.snapshot import Snapshot
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import Log, stderr_log
+from podgate.observe.showing import tell
 from podgate.sources.constant import Constant
-from podgate.sources.machine import MachineSource
-
-NODE_VARIABLE: Final = "NODE_NAME"
+from podgate.sources.machine import MachineSource, node_name_of
 
 _GARBAGE: Final = (700, 10, 10)
 """Python's own thresholds, which a start may have raised."""
@@ -72,7 +68,7 @@ class Server(Protocol):
 def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
     """Run until SIGTERM; give the exit code: 1 when a port is taken, or another one runs on this node."""
     log = stderr_log(environ)
-    node_name = settings.node_name or environ.get(NODE_VARIABLE) or socket.gethostname()
+    node_name = node_name_of(settings.node_name, environ)
     # Nothing is kept, so no step needs to be read for what it tells of an earlier run.
     steps = tuple(replace(step, recovers=False) for step in server.steps(settings, log))
     objects = server.objects(settings, node_name, environ)
@@ -86,9 +82,9 @@ def run(server: Server, settings: Any, environ: Mapping[str, str]) -> int:
     host = Host(work, sources, Unkept(), status)
     try:
         with only_one(server.name) as claim, asyncio.Runner(loop_factory=_new_loop()) as runner:
-            code = runner.run(_serve(host, settings.metrics_addr, status, claim))
+            code = runner.run(serve(host, claim, _pages(settings.metrics_addr, status), _GARBAGE))
     except AlreadyRunningError as error:
-        print(f"podgate {server.name} run: {error}", file=sys.stderr)
+        tell(f"podgate {server.name} run: {error}")
         return 1
     log.info("stopped")
     return code
@@ -114,17 +110,6 @@ def _new_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
-
-
-async def _serve(host: Host[Any], metrics_addr: str, status: Status, claim: socket.socket) -> int:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_reader(claim, answered, claim)
-    # What was imported stays for ever: a collection need not walk it again and again.
-    gc.freeze()
-    gc.set_threshold(*_GARBAGE)
-    return await host.run(stop, listen=_pages(metrics_addr, status))
 
 
 def _pages(metrics_addr: str, status: Status) -> dict[Listen, dict[str, Page]]:

@@ -7,10 +7,7 @@ Invariant: the verbs that only look read files alone: no state directory, no pri
 
 import argparse
 import asyncio
-import gc
 import json
-import signal
-import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import KeptDirectory, kept_in
+from podgate.engine.process import serve
 from podgate.engine.reconcile import bring_to
-from podgate.engine.single import AlreadyRunningError, answered, only_one
+from podgate.engine.single import AlreadyRunningError, only_one
 from podgate.engine.status import Status
 from podgate.joints import (
     Agent,
@@ -42,10 +40,10 @@ from podgate.model.usage import complaint
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
-from podgate.observe.showing import show
+from podgate.observe.showing import show, tell
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
-from podgate.sources.machine import MachineSource, load_machine
+from podgate.sources.machine import MachineSource, load_machine, node_name_of
 from podgate.sources.manifests import SnapshotReader
 from podgate.sources.netfilter import load_foreign_nat
 from podgate.sources.origin import Api, Manifests, Nowhere, Origin, access_of, follow, load, looked_at, origin, unasked
@@ -55,8 +53,10 @@ if TYPE_CHECKING:
 
 AnyAgent = Agent[Any, Any]
 AnyFeature = Feature[Any, Any]
-NODE_VARIABLE: Final = "NODE_NAME"
 WHERE_THEN: Final = "--source, --kubeconfig or $KUBECONFIG says where they are"
+
+_GARBAGE: Final = (50_000, 20, 100)
+"""Frozen values hold no cycles: looking for some after every 700 of 100,000 objects only costs."""
 
 
 class BadInput(Exception):  # noqa: N818 - it is the user's, and never shown by name
@@ -87,7 +87,7 @@ def perform(
         return _complain(asked, f"podgate {feature.name} {verb}: {error}", 2 if verb == "plan" else 1)
     show(json.dumps(answered.data, indent=2) if asked.output == "json" else answered.text.rstrip("\n"))
     for left_out in answered.errors:
-        print(f"podgate {feature.name} {verb}: {left_out}", file=sys.stderr)
+        _remark(feature, verb, left_out)
     return answered.code
 
 
@@ -96,13 +96,13 @@ def run(program: str, agent: AnyAgent, settings: Any, environ: Mapping[str, str]
     try:
         return _run(agent, settings, environ)
     except (SourceError, AlreadyRunningError, ApplyError) as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        tell(f"{program}: {error}")
         return 2 if isinstance(error, SourceError) else 1
 
 
 def _remark(feature: AnyFeature, verb: str, said: str) -> None:
     """Say something beside the answer."""
-    print(f"podgate {feature.name} {verb}: {said}", file=sys.stderr)
+    tell(f"podgate {feature.name} {verb}: {said}")
 
 
 def _complain(asked: argparse.Namespace, message: str, code: int) -> int:
@@ -119,7 +119,7 @@ class Looking:
     def __init__(
         self, feature: AnyFeature, settings: Any, environ: Mapping[str, str], remark: Callable[[str], None]
     ) -> None:
-        node_name = node_name_of(settings, environ)
+        node_name = node_name_of(settings.node_name, environ)
         watches = feature.watches(settings, None)
         found = looked_at(settings.source, settings.kubeconfig, settings.context, environ)
         # An answer of an API may take a while, or never come: whose it is comes first.
@@ -164,11 +164,6 @@ def machine_of(here: Machine, snapshot: Snapshot) -> Machine:
     return here if is_here else Machine(node_name=here.node_name)
 
 
-def node_name_of(settings: Any, environ: Mapping[str, str]) -> str:
-    """Give this node's name: ``--node-name``, ``$NODE_NAME``, the host name."""
-    return settings.node_name or environ.get(NODE_VARIABLE) or socket.gethostname()
-
-
 def origin_of(settings: Any, environ: Mapping[str, str]) -> Origin:
     """Say where an agent's objects come from."""
     return origin(settings.source, settings.kubeconfig, settings.context, environ)
@@ -184,7 +179,7 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
         raise BadInput(f"podgate {feature.name} {verb}: {compiled.degraded}")
     if verb != "check":
         for problem in problems:
-            print(look.describe(problem), file=sys.stderr)
+            tell(look.describe(problem))
     match verb:
         case "render":
             return feature.render(compiled.states)
@@ -259,7 +254,7 @@ def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
     if obstacle := agent.obstacle(settings, environ):
         raise SourceError(obstacle)
     log = stderr_log(environ)
-    node_name = node_name_of(settings, environ)
+    node_name = node_name_of(settings.node_name, environ)
     watches = agent.watches(settings, node_name)
     found = origin_of(settings, environ)
     told = _telling(agent, settings, found, environ)
@@ -286,7 +281,8 @@ def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
     log.info("starting", feature=agent.name, node=node_name, source=str(found))
     host = Host(work, sources, kept_in(settings.state_dir), status)
     with only_one(agent.instance(settings)) as claim:
-        code = asyncio.run(_serve(agent, host, settings, status, claim))
+        listen = {} if settings.once else _pages(agent, settings, status)
+        code = asyncio.run(serve(host, claim, listen, _GARBAGE, once=settings.once))
         if settings.clean_on_exit:
             asyncio.run(_emptied(steps))
             log.info("cleaned")
@@ -300,21 +296,8 @@ def _telling(agent: AnyAgent, settings: Any, found: Origin, environ: Mapping[str
         return None
     from podgate.telling import telling  # noqa: PLC0415 - an agent without an API never loads what one needs
 
-    node_name = node_name_of(settings, environ)
+    node_name = node_name_of(settings.node_name, environ)
     return telling(agent, agent.watches(settings, node_name), access_of(found, environ), node_name)
-
-
-async def _serve(agent: AnyAgent, host: Host[Any], settings: Any, status: Status, claim: socket.socket) -> int:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_reader(claim, answered, claim)
-    # What was imported stays for ever: a collection need not walk it again and again.
-    gc.freeze()
-    # Frozen values hold no cycles: looking for some after every 700 of 100,000 objects only costs.
-    gc.set_threshold(50_000, 20, 100)
-    listen = {} if settings.once else _pages(agent, settings, status)
-    return await host.run(stop, once=settings.once, listen=listen)
 
 
 def _pages(agent: AnyAgent, settings: Any, status: Status) -> dict[Listen, dict[str, Page]]:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, ip_interface, ip_network
 import pytest
 
 from podgate.model.machine import Address, Interface, Machine, Route
-from podgate.sources.machine import MachineSource, load_machine
+from podgate.sources.machine import MachineSource, load_machine, node_name_of
 from tests.support.netns import NetNamespace, netns
 from tests.support.virtual_time import run_virtual
 
@@ -137,3 +137,10 @@ def test_what_a_probe_does_not_find_is_lacking() -> None:
     machine = asyncio.run(first())
     assert machine.node_name == "n"
     assert machine.lacks == {"missing"}
+
+
+def test_the_node_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "host")
+    assert node_name_of(None, {}) == "host"
+    assert node_name_of("", {"NODE_NAME": "named"}) == "named"
+    assert node_name_of("flag", {"NODE_NAME": "named"}) == "flag"

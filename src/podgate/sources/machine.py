@@ -1,7 +1,7 @@
 """MachineSource: what this node's own machine has, now and after each change of its network.
 
-Here: from rtnetlink's values to ``Machine``, following its notifications, and probes of the kernel. Not here: decoding
-netlink (linux/rtnetlink.py).
+Here: from rtnetlink's values to ``Machine``, following its notifications, the node's name, probes of the kernel.
+Not here: decoding netlink (linux/rtnetlink.py).
 Invariant: values are sorted and in canonical form, so a re-read that found nothing new gives no new value; probes run
 once, at the start.
 """
@@ -78,6 +78,11 @@ def load_machine(node_name: str) -> Machine:
     if machine is None:
         raise SourceError("the machine's addresses and routes change faster than they can be read; try again")
     return machine
+
+
+def node_name_of(given: str | None, environ: Mapping[str, str]) -> str:
+    """Give this node's name: ``--node-name``, ``$NODE_NAME``, the host name."""
+    return given or environ.get("NODE_NAME") or socket.gethostname()
 
 
 def _source_error(error: OSError) -> SourceError:

@@ -38,7 +38,7 @@ from podgate.model.kinds.workloads import DAEMON_SET
 from podgate.model.machine import Machine
 from podgate.model.snapshot import Absent, Kind, Snapshot, Watch
 from podgate.sources.files import load_files
-from podgate.sources.machine import load_machine
+from podgate.sources.machine import load_machine, node_name_of
 from podgate.sources.origin import load, looked_at
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.listeners.holders import holders_of
@@ -100,7 +100,7 @@ def answer(findings: Iterable[Finding], *, as_json: bool) -> tuple[str, int]:
 def examine(settings: Settings, environ: Mapping[str, str], ask_from_pods: AskPods = ask_pods) -> Iterator[Finding]:
     """Look at everything in turn; ``ask_from_pods`` is what enters Pods' networks."""
     page, own = _metrics(settings), 0
-    node_name = settings.node_name or environ.get("NODE_NAME") or socket.gethostname()
+    node_name = node_name_of(settings.node_name, environ)
     objects = _objects(settings, environ, node_name)
     node = next((each for each in objects.snapshot.objects(NODE).values() if each.metadata.name == node_name), None)
     needs_label = settings.firewall and settings.cloud.name in ("gce", "v0.1.12")

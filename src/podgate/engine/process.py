@@ -1,0 +1,44 @@
+"""One agent as a process: the signals that end it, those who ask for its claim, and what of its memory stays.
+
+Here: the frame around the host. Not here: what runs in it (host.py), the claim itself (single.py).
+Invariant: SIGTERM and SIGINT stop in order; neither is ever an exception amid work.
+"""
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from podgate.engine.host import Host
+from podgate.engine.single import answered
+from podgate.observe.answers import Page
+from podgate.observe.listen import Listen
+
+
+async def serve(
+    host: Host[Any],
+    claim: socket.socket,
+    listen: Mapping[Listen, Mapping[str, Page]],
+    garbage: tuple[int, int, int],
+    *,
+    once: bool = False,
+) -> int:
+    """Run a host until a signal, or with ``once`` until all is written; give the exit code.
+
+    Args:
+        host: what runs.
+        claim: as ``only_one`` gives it.
+        listen: the pages that are served, by address and path.
+        garbage: when the garbage collector looks, from now on (``gc.set_threshold``).
+        once: whether to end when all is written.
+    """
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_reader(claim, answered, claim)
+    # What was imported stays for ever: a collection need not walk it again and again.
+    gc.freeze()
+    gc.set_threshold(*garbage)
+    return await host.run(stop, once=once, listen=listen)
