@@ -8,7 +8,9 @@ Invariant: whatever nobody translates is refused at once by a machine behind the
 
 import contextlib
 import os
+import re
 import shutil
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -20,13 +22,16 @@ import pytest
 
 from podgate.features.services.backends import BINARIES
 from podgate.features.services.iptables_names import TABLES
+from podgate.features.services.node import IPVS_DEVICE
 from podgate.lab.kinds import Object
+from podgate.linux.namespaces import inside_network
 from podgate.model.machine import Family
 from podgate.targets.iptables.state import Binary, program
 from tests.features.services.flows import FAMILIES
-from tests.support.agent import Agent, podgate, started
+from tests.support.agent import Agent, Ended, podgate, started
 from tests.support.cluster import ControlPlane
 from tests.support.kube_proxy import configuration, kube_proxy, real, relay
+from tests.support.kube_proxy import podgate as old_program
 from tests.support.lasting import Client, Lasting, lasting_servers
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll
@@ -264,3 +269,111 @@ def test_one_takes_over_from_the_other_and_gives_back(
         assert tables(node) == pair.theirs
         clients.some_more()
         assert clients.faults() == {}
+
+
+def old_name(node: NetNamespace, *words: str) -> Ended:
+    """Run podgate as kube-proxy, which ends by itself."""
+    with inside_network(node.descriptor):
+        done = subprocess.run(
+            [*old_program(), *words], capture_output=True, text=True, check=False, timeout=60, cwd="/"
+        )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [Pair("nftables", "nftables"), Pair("iptables", "iptables"), Pair("iptables", "iptables", "legacy")],
+    ids="-".join,
+)
+def test_the_old_names_own_verbs_on_a_node_with_rules_of_kube_proxy(
+    plane: ControlPlane, lab: ServiceLab, pair: Pair, tmp_path: Path
+) -> None:
+    node = lab.namespace(THIS)
+    config = configuration(NODES[0], pair.mode, plane.kubeconfig, **FIELDS)
+    given = ("--config", str(tmp_path / "kube-proxy.json"))
+    with kubelet(node, pair.binary):
+        with kube_proxy(node, config, tmp_path, pair.program(tmp_path / "bin")):
+            assert old_name(node, "--init-only", *given).code == 0
+            refused = old_name(node, "--cleanup", *given)
+            assert (refused.code, refused.out) == (1, "")
+            assert "(kube-proxy) runs on this node; stop it, and they go" in refused.err
+            assert tables(node) == pair.theirs
+        assert old_name(node, "--init-only", *given).code == 0
+        assert old_name(node, "--write-config-to", str(tmp_path / "written.yaml"), *given).code == 0
+        assert tables(node) == pair.theirs
+        assert {one.verdict for one in lab.ask(PROBES, 5.0)} == {"answered"}, "what it left still serves"
+
+        assert old_name(node, "--cleanup").code == 0
+        assert tables(node) == set()
+        again = old_name(node, "--cleanup", "--proxy-mode", "ipvs")
+        assert (again.code, again.out) == (0, "nothing of ours was there\n")
+
+
+IPVS: Final = """
+*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-NODE-PORT - [0:0]
+:KUBE-LOAD-BALANCER - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-POSTROUTING - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODE-PORT
+-A KUBE-SERVICES -j KUBE-LOAD-BALANCER
+-A KUBE-NODE-PORT -p udp -j KUBE-MARK-MASQ
+-A KUBE-LOAD-BALANCER -p sctp -j KUBE-MARK-MASQ
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+COMMIT
+*filter
+:KUBE-NODE-PORT - [0:0]
+:KUBE-PROXY-FIREWALL - [0:0]
+:KUBE-SOURCE-RANGES-FIREWALL - [0:0]
+:KUBE-IPVS-FILTER - [0:0]
+:KUBE-IPVS-OUT-FILTER - [0:0]
+:KUBE-FORWARD - [0:0]
+-A INPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER
+-A OUTPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-OUT-FILTER
+-A INPUT -m comment --comment "kubernetes health check rules" -j KUBE-NODE-PORT
+-A KUBE-PROXY-FIREWALL -j KUBE-SOURCE-RANGES-FIREWALL
+COMMIT
+"""
+"""The chains of mode ipvs, without what matches sets, which this kernel may lack as it lacks IPVS."""
+
+
+@contextmanager
+def left_by_ipvs(node: NetNamespace) -> Iterator[None]:
+    """Have for the body what mode ipvs leaves: its device, by name, with the addresses of Services, and its chains."""
+    node.run("ip", "link", "add", IPVS_DEVICE, "type", "bridge")  # not every kernel has dummy devices
+    for address in ADDRESSES:
+        node.run("ip", "addr", "add", address, "dev", IPVS_DEVICE, *(["nodad"] if ":" in address else []))
+    node.run("ip", "link", "set", IPVS_DEVICE, "up")
+    for family in FAMILIES:
+        node.run(f"{program(family, 'nft')}-restore", "--noflush", text=IPVS)
+    yield
+    node.run("ip", "link", "del", IPVS_DEVICE, check=False)
+
+
+@pytest.mark.parametrize("pair", [Pair("ipvs", "nftables"), Pair("ipvs", "iptables")], ids="-".join)
+def test_what_mode_ipvs_left_keeps_no_connection_from_its_way_and_is_named(
+    plane: ControlPlane, lab: ServiceLab, pair: Pair, tmp_path: Path
+) -> None:
+    node = lab.namespace(THIS)
+    events = "/apis/events.k8s.io/v1/namespaces/default/events"
+    with kubelet(node, "nft"), left_by_ipvs(node):
+        with agent(node, plane, tmp_path, pair.backend) as running:
+            poll(lambda: tables(node) == pair.ours)
+            assert not IPVS_CHAINS & {name for family in FAMILIES for name in chains(node, family, "nft")}
+            for _ in range(6):
+                assert {one.verdict for one in lab.ask(PROBES, 20.0)} == {"answered"}
+            assert f"left the device {IPVS_DEVICE}, with {len(ADDRESSES)} addresses" in running.text()
+            poll(lambda: b"IpvsLeftOver" in plane.get(events)[1], 60)
+            assert IPVS_DEVICE in node.run("ip", "link")
+        assert old_name(node, "--cleanup").code == 0
+        assert IPVS_DEVICE not in node.run("ip", "link")
+        assert tables(node) == set()
+
+
+IPVS_CHAINS: Final = {
+    name for name in re.findall(r"^:(\S+)", IPVS, re.MULTILINE) if "IPVS" in name or name.endswith("PORT")
+}

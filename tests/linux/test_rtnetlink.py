@@ -14,7 +14,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from podgate.linux.netlink import Connection
-from podgate.linux.rtnetlink import Link, LinkAddress, LinkRoute, addresses, links, routes
+from podgate.linux.rtnetlink import Link, LinkAddress, LinkRoute, addresses, delete_link, links, routes
 from tests.support.netns import NetNamespace, netns
 
 pytestmark = pytest.mark.kernel
@@ -143,3 +143,12 @@ def test_names_kinds_and_addresses_are_those_of_pyroute2(namespace: NetNamespace
     devices, own = namespace.call(second_opinion)
     assert {(one.device, one.name, one.kind) for one in dumped(namespace, links)} == devices
     assert {(one.device, str(one.address), one.prefix) for one in dumped(namespace, addresses)} == own
+
+
+def test_a_device_is_deleted_once_and_for_all() -> None:
+    with netns() as own:
+        own.run("ip", "link", "add", "gone", "type", "bridge")
+        (number,) = [one.device for one in dumped(own, links) if one.name == "gone"]
+        for _ in range(2):
+            dumped(own, lambda connection: delete_link(connection, number))
+        assert [one.name for one in dumped(own, links)] == ["lo"]

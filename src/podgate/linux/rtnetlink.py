@@ -1,7 +1,7 @@
 """rtnetlink(7): devices, addresses and routes of this network namespace, as plain values.
 
-Here: dumps and their decoding, the groups that tell of changes, adding and deleting an address. Not here: framing
-(netlink.py), what podgate makes of it (sources/machine.py, targets/addresses).
+Here: dumps and their decoding, the groups that tell of changes, adding and deleting an address, deleting a device.
+Not here: framing (netlink.py), what podgate makes of it (sources/machine.py, targets/addresses).
 Invariant: a decoder takes what it knows and skips the rest, so an attribute of a newer kernel does no harm.
 """
 
@@ -32,7 +32,7 @@ ADDRESS_GROUPS: Final = (5, 9)
 SCOPES: Final[dict[Literal["global", "link", "host"], int]] = {"global": 0, "link": 253, "host": 254}
 """Scopes of addresses by the words of ip(8)."""
 
-_RTM_NEWLINK, _RTM_GETLINK = 16, 18
+_RTM_NEWLINK, _RTM_DELLINK, _RTM_GETLINK = 16, 17, 18
 _RTM_NEWADDR, _RTM_DELADDR, _RTM_GETADDR = 20, 21, 22
 _RTM_NEWROUTE, _RTM_GETROUTE = 24, 26
 
@@ -115,6 +115,11 @@ def delete_address(connection: Connection, device: int, address: IPInterface) ->
     _try(connection, _RTM_DELADDR, _assigned(device, address, 0), NLM_F_ACK)
 
 
+def delete_link(connection: Connection, device: int) -> None:
+    """Delete a device with all its addresses; one that is gone already is no error. Raises NetlinkError."""
+    _try(connection, _RTM_DELLINK, _LINK.pack(socket.AF_UNSPEC, 0, device, 0, 0), NLM_F_ACK)
+
+
 def _assigned(device: int, address: IPInterface, scope: int) -> bytes:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     both = b"".join(attribute(kind, address.packed) for kind in (_IFA_LOCAL, _IFA_ADDRESS))
@@ -125,7 +130,7 @@ def _try(connection: Connection, kind: int, body: bytes, flags: int) -> None:
     try:
         connection.request(kind, body, flags)
     except NetlinkError as problem:
-        if problem.errno not in (errno.EEXIST, errno.EADDRNOTAVAIL):
+        if problem.errno not in (errno.EEXIST, errno.EADDRNOTAVAIL, errno.ENODEV):
             raise
 
 

@@ -42,10 +42,20 @@ def test_chains_of_others_are_not_ours(name: str) -> None:
     assert [table for table in TABLES if name in NAMES[table]] == []
 
 
+IPVS = {
+    "KUBE-LOAD-BALANCER": ["nat"],
+    "KUBE-NODE-PORT": ["filter", "nat"],
+    "KUBE-IPVS-FILTER": ["filter"],
+    "KUBE-IPVS-OUT-FILTER": ["filter"],
+    "KUBE-SOURCE-RANGES-FIREWALL": ["filter"],
+}
+"""What kube-proxy has in mode ipvs alone."""
+
+
 def test_a_name_is_ours_in_the_tables_that_kube_proxy_has_it_in() -> None:
     where = {
         name: [table for table in TABLES if name in NAMES[table]]
-        for name in ("KUBE-PROXY-CANARY", "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-SEP-X", "KUBE-XLB-X")
+        for name in ("KUBE-PROXY-CANARY", "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-SEP-X", "KUBE-XLB-X", *IPVS)
     }
     assert where == {
         "KUBE-PROXY-CANARY": ["mangle", "filter", "nat"],
@@ -53,4 +63,5 @@ def test_a_name_is_ours_in_the_tables_that_kube_proxy_has_it_in() -> None:
         "KUBE-FORWARD": ["filter"],
         "KUBE-SEP-X": ["nat"],
         "KUBE-XLB-X": ["nat"],
+        **IPVS,
     }

@@ -7,9 +7,9 @@ import pytest
 
 from podgate.features.services.compile import Compiler
 from podgate.features.services.intent import Intent
-from podgate.features.services.node import primary_addresses
+from podgate.features.services.node import ipvs_problems, local_addresses, primary_addresses
 from podgate.features.services.settings import Settings
-from podgate.model.machine import Address, Machine, Route
+from podgate.model.machine import Address, Interface, Machine, Route
 from tests.support.service_inputs import inputs_of, node_object
 
 ADDRESSES = tuple(
@@ -42,6 +42,26 @@ def test_an_ipv6_default_route_tells_no_ipv4_address() -> None:
 
 def test_a_pod_that_advertises_itself_as_an_ipv6_router_changes_none() -> None:
     assert primary(OF_A_POD, V4) == primary(OF_A_POD, V6, V4) == ["192.168.0.2", "fd00:1::2"]
+
+
+IPVS = Machine(
+    interfaces=(Interface("eth0", 2), Interface("kube-ipvs0", 7, "dummy")),
+    addresses=(
+        Address("eth0", ip_interface("192.168.0.2/24")),
+        Address("kube-ipvs0", ip_interface("10.96.0.1/32")),
+        Address("kube-ipvs0", ip_interface("10.96.0.10/32")),
+        Address("kube-ipvs0", ip_interface("fe80::1/64"), scope="link"),
+    ),
+)
+
+
+def test_what_mode_ipvs_left_is_named_and_its_addresses_are_not_the_nodes() -> None:
+    (problem,) = ipvs_problems("node-1", Settings(), IPVS)
+    assert (str(problem.ref), problem.severity) == ("Node/node-1", "warning")
+    assert "kube-ipvs0, with 2 addresses" in problem.message
+    assert ipvs_problems("node-1", Settings(), Machine()) == ()
+    assert ipvs_problems("node-1", Settings(service_proxy_name="other"), IPVS) == (), "it is the default proxy's matter"
+    assert local_addresses(None, IPVS) == {ip_address("192.168.0.2").packed}
 
 
 ELIGIBLE: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {

@@ -21,7 +21,15 @@ from podgate.features.services.claims import Contests
 from podgate.features.services.endpoints import Here
 from podgate.features.services.health import Taken
 from podgate.features.services.intent import FAMILIES, FamilyIntent, HealthCheck, Intent, NodeWide, ServicePort
-from podgate.features.services.node import here_of, is_eligible, no_pod_range, node_problems, node_wide, service_ranges
+from podgate.features.services.node import (
+    here_of,
+    ipvs_problems,
+    is_eligible,
+    no_pod_range,
+    node_problems,
+    node_wide,
+    service_ranges,
+)
 from podgate.features.services.place import Placed, place
 from podgate.features.services.ports import ServiceFacts, read_service
 from podgate.features.services.settings import Settings
@@ -116,6 +124,7 @@ class Compiler(Generic[StatesT]):
             *objects.faults,
             *(node_problems(name, self._settings, node) if _is_listed(objects, NODE) else ()),
             *range_problems,
+            *ipvs_problems(name, self._settings, inputs.machine),
         )
         return Compiled(
             states=self._states(intent),

@@ -20,7 +20,7 @@ from typing import Any, Final
 import yaml
 
 from podgate import __version__
-from podgate.features.services.feature import FEATURE
+from podgate.features.services.feature import FEATURE, Services
 from podgate.features.services.proxy_config import ProxyConfig, nested
 from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, ProxyFlags, read_flags
 from podgate.features.services.proxy_settings import NO_IPVS, options_in
@@ -37,12 +37,15 @@ NAME: Final = "kube-proxy"
 def settings_of(flags: ProxyFlags, log: Log) -> Settings:
     """Give the settings that old flags mean.
 
+    ``--cleanup`` is not about a back end: with any mode, ipvs too, it has that in which all chains may be kube-proxy's.
+
     Raises:
         SettingsError: with every mistake at once.
     """
-    own = options_in(ProxyConfig(flags.fields)) if not flags.config else {}
+    chosen: dict[str, Any] = {"backend": "nftables"} if flags.cleanup else {}
+    own = options_in(ProxyConfig(flags.fields), chosen.get("backend")) if not flags.config else {}
     if flags.config:
-        given: dict[str, Any] = {"config": flags.config}
+        given: dict[str, Any] = {"config": flags.config, **chosen}
         if "hostnameOverride" in flags.fields:
             given["node_name"] = flags.fields["hostnameOverride"]
         own = dict(FEATURE.configured(given, log.warning))
@@ -77,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return asyncio.run(_init(settings, log))
     # The composition root stands above the features: it is named here, and knows this module as little as any other.
     verbs = importlib.import_module("podgate.verbs")
-    verb = "clean" if flags.cleanup else "run"
-    return int(verbs.perform(verb, FEATURE, settings, argparse.Namespace(output="text"), os.environ))
+    verb, feature = ("clean", Services(clears=True)) if flags.cleanup else ("run", FEATURE)
+    return int(verbs.perform(verb, feature, settings, argparse.Namespace(output="text"), os.environ))
 
 
 async def _init(settings: Settings, log: Log) -> int:

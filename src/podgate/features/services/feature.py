@@ -18,8 +18,16 @@ from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.explain import Answer, Asker, answer_json, answer_line
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.node import here_of
+from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE
 from podgate.features.services.server.packets import packet_readings
-from podgate.features.services.server.predecessor import IGNORED, NOTHING_LEFT, PredecessorTarget, obstacle
+from podgate.features.services.server.predecessor import (
+    DEVICE_STAYS,
+    IGNORED,
+    NOTHING_LEFT,
+    Left,
+    PredecessorTarget,
+    obstacle,
+)
 from podgate.features.services.server.proxy_at_work import at_work, pages_of
 from podgate.features.services.server.proxy_file import configured_by
 from podgate.features.services.server.rules import choose_backend, rule_steps
@@ -46,12 +54,17 @@ from podgate.targets.sysctl.state import State as SysctlState
 
 
 class Services(Feature[Settings, States]):
-    """Leads Service addresses to endpoints; replaces kube-proxy."""
+    """Leads Service addresses to endpoints; replaces kube-proxy.
+
+    Args:
+        clears: whether all of a kube-proxy that has stopped goes, when what is ours is taken away.
+    """
 
     name = "services"
     settings = Settings
 
-    def __init__(self) -> None:
+    def __init__(self, *, clears: bool = False) -> None:
+        self._clears = clears
         # Steps and pages of a process look at the same things.
         self._serving = functools.cache(Serving)
         # Looked up once, so that the compiler and the steps of a process agree whatever a kubelet does meanwhile.
@@ -112,11 +125,11 @@ class Services(Feature[Settings, States]):
             after=(last_step(choice, "ip"),) if LOCALNET in wanted.values else (),
             essential=False,
         )
-        rules = rule_steps(settings, choice, proxy_at_work, serving.passes)
+        rules = rule_steps(settings, choice, proxy_at_work, serving.passes, NOTHING if self._clears else OURS_ALONE)
         serving.packets = partial(packet_readings, choice)
         return (
             *serving.progress.watching(rules, {last_step(choice, family): family for family in FAMILIES}),
-            *_predecessor_step(settings, choice, proxy_at_work),
+            *_predecessor_step(settings, choice, proxy_at_work, NOTHING_LEFT if self._clears else IGNORED),
             cell,
             ports,
             parameters,
@@ -221,7 +234,7 @@ _OOM: Final = "oom_score_adj"
 
 
 def _predecessor_step(
-    settings: Settings, choice: Choice, at_work: Callable[[], Awaitable[str]]
+    settings: Settings, choice: Choice, at_work: Callable[[], Awaitable[str]], cleaned: Left
 ) -> tuple[Step[States, Any, Any], ...]:
     """Take kube-proxy's tables away; a proxy with a name of its own stands beside it."""
     if settings.service_proxy_name:
@@ -230,8 +243,8 @@ def _predecessor_step(
         Step(
             name="kube-proxy",
             target=PredecessorTarget(at_work),
-            want=lambda _states: NOTHING_LEFT,
-            empty=IGNORED,
+            want=lambda _states: DEVICE_STAYS,
+            empty=cleaned,
             after=tuple(last_step(choice, family) for family in FAMILIES),
             resync=lambda states: states.settings.sync_period,
             essential=False,

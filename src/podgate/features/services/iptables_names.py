@@ -27,13 +27,17 @@ CANARY: Final = "KUBE-PROXY-CANARY"
 TABLES: Final[tuple[TableName, ...]] = ("mangle", "filter", "nat")
 """In the order in which they are written: what is refused is refused before anything is translated."""
 
+_IPVS_NAT: Final = ("KUBE-LOAD-BALANCER", "KUBE-NODE-PORT")
+_IPVS_FILTER: Final = ("KUBE-IPVS-FILTER", "KUBE-IPVS-OUT-FILTER", "KUBE-NODE-PORT", "KUBE-SOURCE-RANGES-FIREWALL")
+"""Chains that kube-proxy has in mode ipvs alone."""
+
 NAMES: Final[Mapping[TableName, Names]] = {
     "nat": Names(
-        frozenset((SERVICES, NODE_PORTS, POSTROUTING, MARK, CANARY)),
+        frozenset((SERVICES, NODE_PORTS, POSTROUTING, MARK, CANARY, *_IPVS_NAT)),
         # KUBE-XLB- is what KUBE-EXT- was called up to 1.23.
         ("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-SEP-", "KUBE-FW-", "KUBE-XLB-"),
     ),
-    "filter": Names(frozenset((SERVICES, EXTERNAL, NODE_PORTS, FORWARD, FIREWALL, CANARY))),
+    "filter": Names(frozenset((SERVICES, EXTERNAL, NODE_PORTS, FORWARD, FIREWALL, CANARY, *_IPVS_FILTER))),
     "mangle": Names(frozenset((CANARY,))),
 }
 """Whose chains are ours, kube-proxy's included: that is the take-over."""

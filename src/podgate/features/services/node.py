@@ -22,6 +22,9 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 DELETED_TAINT: Final = "ToBeDeletedByClusterAutoscaler"
 """Set by the cluster autoscaler before it removes a node (KEP-3836)."""
 
+IPVS_DEVICE: Final = "kube-ipvs0"
+"""What kube-proxy makes in mode ipvs: a dummy device that has the addresses of all Services."""
+
 _LOOPBACK: Final[tuple[Span, ...]] = (
     (packed("127.0.0.0") or b"", packed("127.255.255.255") or b""),
     (packed("::1") or b"", packed("::1") or b""),
@@ -62,8 +65,9 @@ def _machine_addresses(machine: Machine) -> Iterable[bytes]:
 
 
 def local_addresses(node: Node | None, machine: Machine) -> frozenset[bytes]:
-    """Give all addresses of this node, loopback left out; those of its Node where the machine is not known."""
-    own = {each.address.ip.packed for each in machine.addresses if each.scope != "link"}
+    """Give all addresses of this node but loopback and those of IPVS; of its Node where the machine is not known."""
+    devices = (each for each in machine.addresses if each.scope != "link" and each.interface != IPVS_DEVICE)
+    own = {each.address.ip.packed for each in devices}
     if not own and node is not None:
         own = {address for each in node.status.addresses if (address := packed(each.address)) is not None}
     return frozenset(address for address in own if not is_loopback(address))
@@ -164,6 +168,22 @@ def node_problems(name: str, settings: Settings, node: Node | None) -> tuple[Pro
         for index, text in enumerate(node.pod_ranges)
         if span(text) is None
     )
+
+
+def ipvs_problems(name: str, settings: Settings, machine: Machine) -> tuple[Problem, ...]:
+    """Complain about what mode ipvs left on this machine, which nothing of ours takes away: connections may need it.
+
+    With that device the addresses of Services are this machine's own. podgate translates before routes and IPVS see a
+    packet, so that new connections go its way all the same.
+    """
+    if settings.service_proxy_name or all(each.name != IPVS_DEVICE for each in machine.interfaces):
+        return ()
+    count = len({each.address for each in machine.addresses if each.interface == IPVS_DEVICE and each.scope != "link"})
+    message = (
+        f"kube-proxy's mode ipvs left the device {IPVS_DEVICE}, with {count} addresses: new connections go our way, "
+        f"open ones may need it; once those have ended: ip link delete {IPVS_DEVICE}; ipvsadm --clear"
+    )
+    return (Problem(ObjectRef(NODE.kind, name), "warning", "IpvsLeftOver", "", message),)
 
 
 def _bad_range(ref: ObjectRef, field: str, text: str, example: str) -> Problem:

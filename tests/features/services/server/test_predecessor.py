@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from podgate.features.services.server.predecessor import (
+    DEVICE_STAYS,
     IGNORED,
     NOTHING_LEFT,
     Left,
@@ -37,12 +38,15 @@ async def working() -> str:
     [
         (Left(("ip", "ip6")), NOTHING_LEFT, Plan(("ip", "ip6"))),
         (Left(), NOTHING_LEFT, Plan()),
-        (Left(("ip",)), IGNORED, Plan()),
+        (Left(("ip",), 7), IGNORED, Plan()),
+        (Left(("ip",), 7), DEVICE_STAYS, Plan(("ip",))),
+        (Left((), 7), DEVICE_STAYS, Plan()),
+        (Left(("ip",), 7), NOTHING_LEFT, Plan(("ip",), 7)),
     ],
 )
 def test_plans(have: Left, want: Left, plan: Plan) -> None:
     found = PredecessorTarget(stopped).diff(have, want)
-    assert (found, bool(found)) == (plan, bool(plan.families))
+    assert (found, bool(found)) == (plan, plan != Plan())
 
 
 @pytest.mark.kernel
@@ -61,6 +65,20 @@ def test_its_tables_go_once_it_has_stopped_and_others_stay() -> None:
         assert plan == "- table ip kube-proxy: left by kube-proxy\n- table ip6 kube-proxy: left by kube-proxy"
         assert (refused, left) == ({}, NOTHING_LEFT)
         assert namespace.run("nft", "list", "tables") == "table ip other\n"
+
+
+@pytest.mark.kernel
+def test_the_device_of_mode_ipvs_goes_where_all_is_to_go() -> None:
+    with netns() as namespace:
+        target = PredecessorTarget(stopped)
+        # Not every kernel has dummy devices; it is known by its name.
+        namespace.run("ip", "link", "add", "kube-ipvs0", "type", "bridge")
+        left = namespace.run_async(target.read)
+        assert (left.families, bool(left.device)) == ((), True)
+        plan = target.diff(left, NOTHING_LEFT)
+        assert "- device kube-ipvs0" in str(plan)
+        assert namespace.run_async(lambda: target.apply(plan)) == {}
+        assert namespace.run_async(target.read) == NOTHING_LEFT
 
 
 @pytest.mark.kernel

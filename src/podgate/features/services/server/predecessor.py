@@ -1,21 +1,26 @@
-"""predecessor: kube-proxy's nftables tables, which are taken away once ours are in and kube-proxy has stopped.
+"""predecessor: what kube-proxy left beside chains of iptables, taken away once ours is in and kube-proxy has stopped.
 
-Here: the target that removes what it left, where a start is refused. Not here: whether kube-proxy still works on this
-node (proxy_at_work.py), its iptables chains, which are ours by their names (to_iptables.py).
+Here: the target that removes its nftables tables, and its device of mode ipvs where all is to go; where a start is
+refused.
+Not here: whether kube-proxy still works on this node (proxy_at_work.py), its iptables chains, which are ours by their
+names (to_iptables.py).
 Invariant: while kube-proxy may be at work nothing of it is touched, and that is said; our tables do not wait for it.
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Final
+from typing import Final, Literal
 
+from podgate.features.services.node import IPVS_DEVICE
 from podgate.features.services.server.proxy_at_work import NAME
 from podgate.joints import ApplyError, Key, Signal
 from podgate.linux.netlink import Connection
 from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, find_table
 from podgate.linux.nftables_batch import delete_table
 from podgate.linux.nftables_watch import refused
+from podgate.linux.rtnetlink import delete_link
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.model.tally import tally
@@ -30,30 +35,43 @@ _BACK: Final = (
 
 
 class Left(Frozen, frozen=True):
-    """Which families have a table of kube-proxy, or should: none; ``ignored`` where it is nobody's business."""
+    """What there is of kube-proxy, or should be: nothing.
+
+    Attributes:
+        families: those that have a table.
+        device: the number of its device of mode ipvs; 0 for none.
+        ignored: of a wanted state: what of it stays, whatever there is.
+    """
 
     families: tuple[Family, ...] = ()
-    ignored: bool = False
+    device: int = 0
+    ignored: frozenset[Literal["tables", "device"]] = frozenset()
 
 
 NOTHING_LEFT: Final = Left()
-IGNORED: Final = Left(ignored=True)
+DEVICE_STAYS: Final = Left(ignored=frozenset(("device",)))
+"""What ``run`` wants: connections that IPVS leads need the device, and new ones it does not harm (node.py)."""
+IGNORED: Final = Left(ignored=frozenset(("tables", "device")))
 
 
 class Plan(Frozen, frozen=True):
-    """The families whose table goes."""
+    """The families whose table goes, and the device that does."""
 
     families: tuple[Family, ...] = ()
+    device: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.families)
+        return bool(self.families or self.device)
 
     def __str__(self) -> str:
-        return "\n".join(f"- table {family} {NAME}: left by kube-proxy" for family in self.families)
+        lines = [f"- table {family} {NAME}: left by kube-proxy" for family in self.families]
+        if self.device:
+            lines.append(f"- device {IPVS_DEVICE}: left by kube-proxy; virtual servers of IPVS stay (ipvsadm --clear)")
+        return "\n".join(lines)
 
     def brief(self) -> str:
         """Say how many."""
-        return tally({"table": len(self.families)})
+        return tally({"table": len(self.families), "device": 1 if self.device else 0})
 
     def touches(self) -> Collection[str]:
         """Give the one key that may be refused."""
@@ -76,13 +94,16 @@ class PredecessorTarget:
         self._has_removed = False
 
     async def read(self) -> Left:
-        """Give the families that have such a table. Raises ApplyError."""
+        """Give what there is. Raises ApplyError."""
         with refused(_WHAT, ApplyError), Connection(NETLINK_NETFILTER) as connection:
-            return Left(tuple(family for family in _FAMILIES if find_table(connection, FAMILIES[family], NAME)))
+            families = tuple(family for family in _FAMILIES if find_table(connection, FAMILIES[family], NAME))
+        with contextlib.suppress(OSError):
+            return Left(families, socket.if_nametoindex(IPVS_DEVICE))
+        return Left(families)
 
     def diff(self, have: Left, want: Left) -> Plan:
         """Give the plan."""
-        return Plan() if want.ignored else Plan(have.families)
+        return Plan(() if "tables" in want.ignored else have.families, 0 if "device" in want.ignored else have.device)
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
         """Remove them, unless kube-proxy may be at work. Raises ApplyError.
@@ -98,6 +119,9 @@ class PredecessorTarget:
         with refused(_WHAT, ApplyError), Connection(NETLINK_NETFILTER) as connection:
             for family in plan.families:
                 delete_table(connection, FAMILIES[family], NAME)
+        if plan.device:
+            with refused(f"deleting {IPVS_DEVICE}", ApplyError), Connection(socket.NETLINK_ROUTE) as connection:
+                delete_link(connection, plan.device)
         self._has_removed = True
         return {}
 

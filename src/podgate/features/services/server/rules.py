@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from podgate.features.services.backends import (
     BINARIES,
     NFTABLES,
@@ -21,7 +23,7 @@ from podgate.features.services.backends import (
 )
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.iptables_names import NAMES, TABLES
-from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE, LeftoversTarget
+from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE, Leftovers, LeftoversTarget
 from podgate.features.services.server.passes import CountedIptables, Passes
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_conntrack import FlowJudge, judge_of
@@ -54,7 +56,11 @@ def choose_backend(wanted: str) -> Choice:
 
 
 def rule_steps(
-    settings: Settings, choice: Choice, at_work: Callable[[], Awaitable[str]], passes: Passes
+    settings: Settings,
+    choice: Choice,
+    at_work: Callable[[], Awaitable[str]],
+    passes: Passes,
+    cleaned: Leftovers = OURS_ALONE,
 ) -> Iterator[Step[States, Any, Any]]:
     """Give the steps.
 
@@ -66,6 +72,7 @@ def rule_steps(
         choice: the back end.
         at_work: says why kube-proxy may be at work; empty when it is not.
         passes: told what passes over rules do.
+        cleaned: what ``clean`` wants of chains that may be kube-proxy's.
     """
     yield from (_nftables(choice, family, table_name(settings.service_proxy_name), passes) for family in FAMILIES)
     if settings.service_proxy_name:
@@ -76,7 +83,8 @@ def rule_steps(
                 yield from (_iptables(choice, binary, family, table, passes) for table in TABLES)
             else:
                 # First nothing is translated any more.
-                yield from (_leftovers(choice, binary, family, table, at_work) for table in reversed(TABLES))
+                left = (_leftovers(choice, binary, family, table, at_work) for table in reversed(TABLES))
+                yield from (msgspec.structs.replace(step, empty=cleaned) for step in left)
 
 
 def _nftables(choice: Choice, family: Family, table: str, passes: Passes) -> Step[States, Any, Any]:
@@ -126,7 +134,11 @@ def _iptables(
 
 
 def _leftovers(
-    choice: Choice, binary: Binary, family: Family, table: TableName, at_work: Callable[[], Awaitable[str]]
+    choice: Choice,
+    binary: Binary,
+    family: Family,
+    table: TableName,
+    at_work: Callable[[], Awaitable[str]],
 ) -> Step[States, Any, Any]:
     chains = IptablesTarget(
         family, binary, (), table=table, names=NAMES[table], clears=True, tells=False, seconds=_SECONDS
