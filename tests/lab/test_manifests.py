@@ -84,6 +84,11 @@ def test_lists_several_documents_and_defaults() -> None:
     }  # fmt: skip
 
 
+def test_items_of_an_apis_own_list_are_of_its_kind() -> None:
+    found = given("{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: a}}]}")
+    assert (found.complaints, names(found)) == ((), ["ConfigMap/default/a"])
+
+
 def test_a_secrets_plain_text_is_folded_into_its_data() -> None:
     found = given("{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {a: YQ==, b: YQ==}, stringData: {b: bee}}")
     assert found.objects[0]["data"] == {"a": "YQ==", "b": "YmVl"}

@@ -8,18 +8,17 @@ nulls, and its kind is known; so the store takes it. When there is an error amon
 import base64
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from podgate.lab.kinds import Kinds, Object, defined_by, ref_of
 from podgate.lab.shapes import without_nulls
 from podgate.lab.validity import fault_of
-from podgate.model.documents import Lines, Parsed, parse, parse_json, parse_json_lines
+from podgate.model.documents import Lines, field_path
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.problems import Severity
-
-SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl")
-"""The files of a folder that are read; folders inside it are not, as with kubectl."""
+from podgate.sources.manifests import SUFFIXES
+from podgate.sources.objects import Place, objects_in, parsed_file
 
 _FIRST: Final = ("Namespace", "CustomResourceDefinition")
 
@@ -49,14 +48,6 @@ class Manifests(Frozen, frozen=True):
         return any(complaint.severity == "error" for complaint in self.complaints)
 
 
-class _Place(Frozen, frozen=True):
-    """Where an object stands: its document, and its path inside of it (``items[2]`` of a List)."""
-
-    file: str
-    document: int
-    path: str = ""
-
-
 def read_manifests(paths: Iterable[str], kinds: Kinds, *, joined: bool = False) -> Manifests:
     """Read files and folders (``.yaml``, ``.yml``, ``.json``, ``.jsonl``; several documents, ``List``).
 
@@ -79,6 +70,7 @@ def read_manifests(paths: Iterable[str], kinds: Kinds, *, joined: bool = False) 
 
 
 def _files(path: str) -> list[str]:
+    """Give a file, or those of a folder that hold manifests; not those of folders inside it, as with kubectl."""
     if not os.path.isdir(path):
         return [path]
     names = sorted(name for name in os.listdir(path) if name.endswith(SUFFIXES) and not name.startswith("."))
@@ -88,26 +80,25 @@ def _files(path: str) -> list[str]:
 def understood(files: Mapping[str, bytes], kinds: Kinds, *, joined: bool = False) -> Manifests:
     """Do what ``read_manifests`` does with files that were read already. Pure."""
     complaints: list[Complaint] = []
-    found: list[tuple[_Place, Any]] = []
+    found: list[tuple[str, Place, Any]] = []
     for file, data in files.items():
-        parsed = _parse(file, data)
+        parsed = parsed_file(file, data)
         complaints += (
             Complaint(file, fault.line, "error" if fault.fatal else "warning", fault.message) for fault in parsed.faults
         )
-        for document, value in enumerate(parsed.documents):
-            found += _flattened(_Place(file, document), value)
-    kinds = kinds.plus(*filter(None, (defined_by(obj) for _, obj in found if _is_definition(obj))))
+        found += ((file, place, value) for place, value in objects_in(parsed))
+    kinds = kinds.plus(*filter(None, (defined_by(obj) for _, _, obj in found if _is_definition(obj))))
     objects: dict[ObjectRef, Object] = {}
     lines = functools.cache(lambda file: Lines(files[file]))
-    for place, raw in found:
+    for file, place, raw in found:
         field, severity, message, obj = _understood(raw, kinds, joined)
         if obj is not None and ref_of(obj) in objects:
             field, severity, message = "metadata.name", "warning", f"{ref_of(obj)} is given before: this one counts"
         if message:
-            path = f"{place.path}.{field}".strip(".")
-            line = lines(place.file).of(place.document, path) or 0
+            path = f"{field_path(place.parts)}.{field}".strip(".")
+            line = lines(file).of(place.document, path) or 0
             about = f"{raw['kind']}: " if isinstance(raw, dict) and isinstance(raw.get("kind"), str) else ""
-            complaints.append(Complaint(place.file, line, severity, f"{about}{field}{': ' if field else ''}{message}"))
+            complaints.append(Complaint(file, line, severity, f"{about}{field}{': ' if field else ''}{message}"))
         if obj is not None:
             objects[ref_of(obj)] = obj
     ordered = sorted(objects.values(), key=lambda obj: obj["kind"] not in _FIRST)
@@ -116,25 +107,6 @@ def understood(files: Mapping[str, bytes], kinds: Kinds, *, joined: bool = False
 
 def _is_definition(value: Any) -> bool:
     return isinstance(value, dict) and value.get("kind") == "CustomResourceDefinition"
-
-
-def _parse(file: str, data: bytes) -> Parsed:
-    if file.endswith(".jsonl"):
-        return parse_json_lines(data)
-    return parse_json(data) if file.endswith(".json") else parse(data)
-
-
-def _flattened(place: _Place, value: Any) -> Iterator[tuple[_Place, Any]]:
-    """Give the objects of a document: itself, or the items of a List."""
-    if value is None:
-        return
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list):
-        for index, item in enumerate(value["items"]):
-            path = f"{place.path}.items[{index}]".strip(".")
-            yield from _flattened(_Place(place.file, place.document, path), item)
-    else:
-        yield place, value
 
 
 def _understood(raw: Any, kinds: Kinds, joined: bool) -> tuple[str, Severity, str, Object | None]:
