@@ -27,16 +27,17 @@ from tests.features.services.flows import FAKE, FAMILIES, Flow, Scenario, World,
 from tests.support.poll import poll
 from tests.support.service_lab import Probe, Seen, ServiceLab, endpoint, service_lab
 
+_INTERFACES: Final = {"pod-interface": device_name("veth", pod_namespace("default", "pod")), "pod-interfaces": "veth"}
 WORLDS: Final[Mapping[Family, World]] = {
     "ip": {
-        **FAKE["ip"], "node": "10.140.0.1", "other-node": "10.140.0.2", "node-second": "10.141.0.1",
+        **FAKE["ip"], **_INTERFACES, "node": "10.140.0.1", "other-node": "10.140.0.2", "node-second": "10.141.0.1",
         "nowhere": "10.140.0.3", "cluster-ip-1": "10.96.0.41", "cluster-ip-2": "10.96.0.42",
         "cluster-ip-3": "10.96.0.43", "cluster-ip-4": "10.96.0.44", "unallocated": "10.96.9.9",
         "service-cidr": "10.96.0.0/16", "node-range": "10.140.0.0/24", "marker": "10.96.200.",
         "beyond": "192.0.2.0/24",
     },
     "ip6": {
-        **FAKE["ip6"], "node": "fd00:140::1", "other-node": "fd00:140::2", "node-second": "fd00:141::1",
+        **FAKE["ip6"], **_INTERFACES, "node": "fd00:140::1", "other-node": "fd00:140::2", "node-second": "fd00:141::1",
         "nowhere": "fd00:140::3", "cluster-ip-1": "fd00:10:96::41", "cluster-ip-2": "fd00:10:96::42",
         "cluster-ip-3": "fd00:10:96::43", "cluster-ip-4": "fd00:10:96::44", "unallocated": "fd00:10:96::999",
         "service-cidr": "fd00:10:96::/112", "node-range": "fd00:140::/64", "marker": "fd00:10:96::c0",
@@ -287,7 +288,7 @@ def send(lab: ServiceLab, flows: Sequence[Sent]) -> list[str]:
 
 def _sent(family: Family, scenario: Scenario) -> Iterator[Sent]:
     """Give the flows of a scenario."""
-    ranges = ("node-range", "outside-range", "cluster-cidr", "service-cidr")
+    ranges = ("node-range", "outside-range", "cluster-cidr", "service-cidr", "pod-range")
     names = {address: name for name, address in WORLDS[family].items() if name not in ranges}
     sticky = any(one.get("spec", {}).get("sessionAffinity") == "ClientIP" for one in scenario.objects)
     for flow in scenario.flows:

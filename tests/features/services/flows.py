@@ -62,7 +62,8 @@ FAKE: Mapping[Family, World] = {
         "cluster-ip-3": "172.30.0.43", "cluster-ip-4": "172.30.0.44", "unallocated": "172.30.9.9",
         "external-ip": "192.0.2.99", "balancer-1": "192.0.2.11", "balancer-2": "192.0.2.12", "loopback": "127.0.0.1",
         "cluster-cidr": "10.180.0.0/16", "service-cidr": "172.30.0.0/16", "outside-range": "203.0.113.0/24",
-        "node-range": "192.168.0.0/24", "address-type": "IPv4",
+        "node-range": "192.168.0.0/24", "address-type": "IPv4", "pod-interface": "vethpod", "pod-interfaces": "veth",
+        "pod-range": "10.180.0.0/24",
     },
     "ip6": {
         "this": "node-1", "other": "node-2", "node": "fd00:1::2", "other-node": "fd00:1::3",
@@ -73,7 +74,8 @@ FAKE: Mapping[Family, World] = {
         "unallocated": "fd00:30::999", "external-ip": "2001:db8:9::99", "balancer-1": "2001:db8:9::11",
         "balancer-2": "2001:db8:9::12", "loopback": "::1", "cluster-cidr": "fd00:180::/32",
         "service-cidr": "fd00:30::/112", "outside-range": "2001:db8:1::/64", "node-range": "fd00:1::/64",
-        "address-type": "IPv6",
+        "address-type": "IPv6", "pod-interface": "vethpod", "pod-interfaces": "veth",
+        "pod-range": "fd00:180::/48",
     },
 }  # fmt: skip
 """The world of tests without packets."""

@@ -1,5 +1,8 @@
 """The flow matrix and its scenarios, asked of ``explain``."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from podgate.features.services.compile import Compiler
@@ -13,17 +16,29 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Family
 from podgate.model.options import settings_from
-from tests.features.services.flows import FAKE, Flow, Scenario, in_world, read_scenarios
+from tests.features.services.flows import FAKE, Flow, Scenario, World, in_world, read_scenarios
 from tests.support.service_inputs import inputs_of, machine_of, node_object, service_range
 
 SCENARIOS = [(scenario, family) for scenario in read_scenarios() for family in scenario.families]
 
 
+def pods(world: World) -> Iterator[dict[str, Any]]:
+    """Give the Pods of this node: where interfaces tell Pods apart, only objects say whose an address is."""
+    for name in ("pod", "local-1", "local-2"):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"nodeName": world["this"]},
+            "status": {"podIPs": [{"ip": world[name]}]},
+        }
+
+
 def compiled(scenario: Scenario, family: Family) -> tuple[Intent, Inputs, Settings]:
     world = FAKE[family]
     settings = settings_from(Settings, {"node_name": world["this"], **scenario.settings})
-    node = node_object(world["this"], world["node"], zone=scenario.zone)
-    objects = [node, service_range(world["service-cidr"]), *scenario.objects]
+    node = node_object(world["this"], world["node"], zone=scenario.zone, pod_ranges=(world["pod-range"],))
+    objects = [node, service_range(world["service-cidr"]), *pods(world), *scenario.objects]
     bits = "/24" if family == "ip" else "/64"
     inputs = inputs_of(objects, settings, machine_of(world["node"] + bits, world["node-second"] + bits))
     return Compiler(settings, lambda intent: intent)(inputs).states, inputs, settings

@@ -46,20 +46,11 @@ services = st.fixed_dictionaries(
         ),
     }
 )
-BRIDGE = {"detect_local_mode": "BridgeInterface", "pod_bridge_interface": "cbr0"}
-PODS = [
-    {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"nodeName": "node-1"},
-        "status": {"podIPs": [{"ip": WORLD[name]}]},
-    }
-    for name in ("pod", "local-1", "local-2")
-]
+INTERFACES = {"detect_local_mode": "InterfaceNamePrefix", "pod_interface_name_prefix": WORLD["pod-interfaces"]}
+NODE_RANGE = {"detect_local_mode": "NodeCIDR"}
 settings = st.builds(
     lambda local, rest: {**local, **rest},
-    st.sampled_from([{"cluster_cidr": ""}, {"cluster_cidr": WORLD["cluster-cidr"]}, BRIDGE]),
+    st.sampled_from([{"cluster_cidr": ""}, {"cluster_cidr": WORLD["cluster-cidr"]}, INTERFACES, NODE_RANGE]),
     st.fixed_dictionaries(
         {
             "masquerade_all": st.booleans(),
@@ -142,7 +133,7 @@ def test_what_is_explained_is_what_the_table_does(
     found: list[dict[str, Any]], given_settings: dict[str, Any], asked: list[Flow]
 ) -> None:
     made = [each for index, service in enumerate(found, 1) for each in objects(index, service)]
-    intent, inputs, options = compiled(Scenario("random", given_settings, (*made, *PODS), (), zone="zone-a"), "ip")
+    intent, inputs, options = compiled(Scenario("random", given_settings, tuple(made), (), zone="zone-a"), "ip")
     state = written(intent, "ip")
     here = here_of("node-1", inputs.objects.objects(NODE).get(ObjectRef("Node", "node-1")), inputs.machine)
     assert isinstance(options, Settings)
@@ -161,7 +152,7 @@ def test_what_is_explained_is_what_iptables_does(
 ) -> None:
     made = [each for index, service in enumerate(found, 1) for each in objects(index, service)]
     wanted = {"nodeport_addresses": "primary", **given_settings, "backend": "iptables"}
-    intent, inputs, _ = compiled(Scenario("random", wanted, (*made, *PODS), (), zone="zone-a"), "ip")
+    intent, inputs, _ = compiled(Scenario("random", wanted, tuple(made), (), zone="zone-a"), "ip")
     tables = in_force(intent, "ip")
     here = here_of("node-1", inputs.objects.objects(NODE).get(ObjectRef("Node", "node-1")), inputs.machine)
     told, seen = {}, {}

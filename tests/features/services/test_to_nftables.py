@@ -43,7 +43,12 @@ def traced(state: State, found: Flow, family: Family) -> frozenset[Outcome]:
     return flow(state, *first_packet(found, family), "output" if found.sender == "node" else "prerouting")
 
 
-INTERFACES = {"pod": "cbr0", "local-1": "cbr0", "local-2": "cbr0", "outside": "eth0", "blocked": "eth0"}
+INTERFACES = {
+    "pod": "vethpod",
+    "local-1": "veth1",
+    "local-2": "veth2",
+    **dict.fromkeys(("outside", "blocked", "other-pod", "other-node"), "eth0"),
+}
 
 
 def name_of(address: str, family: Family) -> str:
