@@ -102,7 +102,7 @@ class Writer:
         self._endpoints = counted(_endpoints)
         self._style = Style(family)
         self._ports = spread(PortRules(self._style))
-        self._joined = {name: Remembered(_in_order) for name in _SHARED}
+        self._joined = {name: Remembered(_by_target if name == NAT_SERVICES else _in_order) for name in _SHARED}
         self._placed = {
             table: tuple(Placed(chain, read_rule(words, family), is_first=True) for chain, words in _JUMPS[table])
             for table in TABLES
@@ -215,3 +215,13 @@ def _endpoints(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> list[str]:
 
 def _in_order(rows: Table[Any, Rules]) -> Rules:
     return tuple(words for _, rules in sorted(rows.items()) for words in rules)
+
+
+def _by_target(rows: Table[Any, Rules]) -> Rules:
+    """Give rules that lead on, backwards by the names that they lead to.
+
+    iptables-nft-restore keeps the names that it met in order and looks for each from the front: so it finds its place
+    at once, where in any other order 10,000 rules take it a second.
+    """
+    ordered = sorted(rows.items(), key=lambda row: (row[1][0].rpartition(" ")[2], row[0]), reverse=True)
+    return tuple(words for _, rules in ordered for words in rules)

@@ -2,8 +2,8 @@
 
 Here: reading back, applying a plan, noticing what others change. Not here: what the chains should hold; the language of
 iptables-restore (render.py); how it is run (program.py).
-Invariant: a plan is one transaction, so the kernel holds either the state before or the state after, never a part; a
-table that nobody uses is not even listed, since listing an old table makes it.
+Invariant: a plan takes effect in one transaction, so packets meet either the state before or the state after, never a
+part; a table that nobody uses is not even listed, since listing an old table makes it.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ from podgate.targets.iptables.diff import Plan, diff
 from podgate.targets.iptables.listing import NO_NAMES, ListingError, read_listing
 from podgate.targets.iptables.program import LOCK_SECONDS, SECONDS, Iptables
 from podgate.targets.iptables.render import transaction
+from podgate.targets.iptables.stages import stages
 from podgate.targets.iptables.state import BUILT_IN, Binary, Names, State, TableName, program
 
 
@@ -114,9 +115,11 @@ class IptablesTarget:
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
         """Do it in one transaction. The kernel takes all or nothing, so no single key is ever refused.
 
+        With iptables-nft new chains of a large plan are written before, in transactions of their own (stages.py).
+
         Raises:
-            ApplyError: nothing was changed: a chain is not ours (reason ``ForeignChain``), another program holds the
-                lock (``LockHeld``), or a line was refused.
+            ApplyError: nothing that is in force was changed: a chain is not ours (reason ``ForeignChain``), another
+                program holds the lock (``LockHeld``), or a line was refused.
         """
         if plan.refusal:
             raise ApplyError(plan.refusal, "ForeignChain")
@@ -127,16 +130,13 @@ class IptablesTarget:
         return {}
 
     async def _restore(self, plan: Plan) -> None:
-        text = transaction(plan)
         if self.binary == "legacy":
-            await self._iptables.restore(text)
+            await self._iptables.restore(transaction(plan))
             return
-        with (
-            refused(f"writing {self._name}", ApplyError),
-            self._watch.writing(plan.want),
-            self._watch.running() as started,
-        ):
-            await self._iptables.restore(text, started)
+        with refused(f"writing {self._name}", ApplyError), self._watch.writing(plan.want):
+            for stage in stages(plan):
+                with self._watch.running() as started:
+                    await self._iptables.restore(transaction(stage), started)
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Tell when others change our chains or the built-in ones; other programs' own chains do not matter.
