@@ -19,6 +19,7 @@ import pytest
 
 from tests.cluster.test_doctor import doctor
 from tests.support.cluster import ADVERTISED, ControlPlane
+from tests.support.controlplane import build
 from tests.support.lab import CLI, TestLab, lab
 from tests.support.poll import poll
 from tools.demo_services import PROBE
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.lab, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy" / "services"
 SERVICE: Final = "http://10.96.0.80/"
+NODES: Final = ("node/node-1", "node/node-2")
 UPSTREAM: Final = ROOT / "tests" / "data" / "upstream" / "kube-proxy.yaml"
 ASK: Final = """
 import json, sys, urllib.request as r
@@ -55,9 +57,18 @@ def manifests(plane: ControlPlane) -> list[str]:
     return [text.replace("https://api-server.invalid:6443", real) for text in texts]
 
 
+REAL: Final = """
+mkdir -p "$0/local/bin" && cp "$1" "$0/local/bin/kube-proxy" && shift &&
+mount -t overlay -o "lowerdir=$0:/usr" none /usr && exec "$@"
+"""
+"""Starts a program that finds the real kube-proxy where its image has it, and all else as this machine has it."""
+
+
 @pytest.fixture(scope="module")
-def running(plane: ControlPlane) -> Iterator[TestLab]:
-    with lab(ROOT / "examples" / "services", name="services", kubeconfig=plane.kubeconfig) as started:
+def running(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestLab]:
+    real = str(build(("kube-proxy",)) / "kube-proxy")
+    under = ("unshare", "--mount", "sh", "-c", REAL, str(tmp_path_factory.mktemp("image")), real)
+    with lab(ROOT / "examples" / "services", name="services", kubeconfig=plane.kubeconfig, under=under) as started:
         yield started
         started.run("delete", "service/hello", "deployment/hello", "pod/client")
         # A test that failed must not leave a proxy to the labs after it.
@@ -139,7 +150,7 @@ def endpoints(plane: ControlPlane) -> set[str]:
 
 def rules(running: TestLab) -> list[str]:
     """Give all rules of the nodes."""
-    return [running.execute(f"node/{name}", "nft", "list", "ruleset") for name in ("node-1", "node-2")]
+    return [running.execute(node, "nft", "list", "ruleset") for node in NODES]
 
 
 def events(plane: ControlPlane) -> set[tuple[str, str]]:
@@ -180,21 +191,89 @@ def test_nothing_fails_while_pods_are_replaced_and_the_api_server_is_gone(
     cleaned(running)
 
 
-def test_kubeadms_manifest_works_with_another_image(plane: ControlPlane, running: TestLab) -> None:
-    text, count = re.subn(r"(?<=image: )\S+", "example.net/podgate/kube-proxy:0.1.0", UPSTREAM.read_text())
-    assert count == 1
+def kubeadms(plane: ControlPlane, mode: str, image: str) -> str:
+    """Give kubeadm's manifest with an image and the API server's address.
+
+    As kind does, its ConfigMap leaves the limits of connection tracking alone, which a node in a container may not set.
+    """
+    text = UPSTREAM.read_text().replace("https://CONTROL-PLANE", f"https://{ADVERTISED}:{plane.ports.api}")
+    for pattern, instead in (
+        (r"(?<=image: )\S+", image),
+        (r"(?<=mode: )nftables", mode),
+        (r"(?<=maxPerCore: )null", "0"),
+        (r"(?<=tcpCloseWaitTimeout: )null", "0s"),
+        (r"(?<=tcpEstablishedTimeout: )null", "0s"),
+    ):
+        text, count = re.subn(pattern, instead, text)
+        assert count == 1, pattern
+    return text
+
+
+THEIRS: Final = "example.net/upstream/proxy:v1.36.3"
+"""Stands for kube-proxy's own image: of an image that the lab does not know, the command runs what the machine has."""
+OURS: Final = "example.net/podgate/kube-proxy:0.1.0"
+
+
+ASK_PAGES: Final = "curl -s http://127.0.0.1:10249/configz http://127.0.0.1:10249/metrics"
+_GROUPS: Final = {"kubeproxy.config.k8s.io": "kube-proxy", "podgate.dev/services": "podgate"}
+
+
+def in_charge(running: TestLab) -> list[str]:
+    """Give by node which program runs and has written the rules of both families; its Pod is ready before."""
+    pages = [running.shell(node, ASK_PAGES, check=False) for node in NODES]
+    return [
+        next((program for group, program in _GROUPS.items() if group in text), "")
+        if text.count("kubeproxy_sync_proxy_rules_last_timestamp_seconds{") == len(("IPv4", "IPv6"))
+        else ""
+        for text in pages
+    ]
+
+
+def written(running: TestLab) -> list[set[str]]:
+    """Give what of both proxies is in the kernel of each node."""
+    names = re.compile(r"^table ip6? (kube-proxy|podgate-services)|^\s+chain (KUBE-SERVICES)", re.MULTILINE)
+    return [{found[1] or found[2] for found in names.finditer(text)} for text in rules(running)]
+
+
+@pytest.mark.parametrize("mode", ["nftables", "iptables"])
+def test_of_kubeadms_manifest_the_image_alone_changes_and_changes_back(
+    plane: ControlPlane, running: TestLab, mode: str
+) -> None:
+    theirs, ours = {
+        "nftables": ({"kube-proxy"}, {"podgate-services"}),
+        "iptables": ({"KUBE-SERVICES"}, {"KUBE-SERVICES"}),
+    }[mode]
     # Other tests' manifests give this account no token, and an account keeps what a later manifest does not name.
     running.run("delete", "-n", "kube-system", "serviceaccount/kube-proxy", check=False)
-    running.apply(text.replace("https://CONTROL-PLANE", f"https://{ADVERTISED}:{plane.ports.api}"))
-    poll(lambda: answered(running), 60)
-    assert answered(running, 40) == pods(plane, "default", "app=hello")
-    cleaned(running)
+    running.apply(kubeadms(plane, mode, THEIRS))
+    poll(lambda: in_charge(running) == ["kube-proxy"] * 2, 60)
+    assert written(running) == [theirs] * 2
+    with asking(running) as client:
+        running.apply(kubeadms(plane, mode, OURS))
+        poll(lambda: in_charge(running) == ["podgate"] * 2, 60)
+        poll(lambda: written(running) == [ours] * 2)
+        assert answered(running, 40) == pods(plane, "default", "app=hello")
+
+        running.apply(kubeadms(plane, mode, THEIRS))
+        poll(lambda: in_charge(running) == ["kube-proxy"] * 2, 60)
+        assert written(running) == [theirs | ours] * 2
+        for node in NODES:
+            running.execute(node, "podgate", "services", "clean")
+        assert written(running) == [theirs] * 2
+        assert answered(running, 40) == pods(plane, "default", "app=hello")
+    assert client.failures == []
+    assert client.hosts.keys() == pods(plane, "default", "app=hello")
+
+    running.run("delete", "-n", "kube-system", "daemonset/kube-proxy")
+    for node in NODES:
+        running.execute(node, "kube-proxy", "--cleanup")
+    assert written(running) == [set()] * 2
 
 
 def cleaned(running: TestLab) -> None:
     """Take the agents away, see that their rules stay, and take these away too."""
     running.run("delete", "-n", "kube-system", "daemonset/kube-proxy")
     assert answered(running)
-    for node in ("node/node-1", "node/node-2"):
+    for node in NODES:
         running.execute(node, "podgate", "services", "clean")
         assert running.execute(node, "nft", "list", "ruleset") == ""

@@ -103,10 +103,12 @@ def lab(
     base: Path | None = None,
     kubeconfig: Path | None = None,
     limits: bool = False,
+    under: Sequence[str] = (),
 ) -> Iterator[TestLab]:
     """Start a lab from manifests (text, or a path of a file or folder), and end it.
 
-    It is ready when the body begins. With ``kubeconfig`` it joins a cluster; with ``limits`` it has cgroups.
+    It is ready when the body begins. With ``kubeconfig`` it joins a cluster; with ``limits`` it has cgroups; ``under``
+    are the words of a program that starts it.
     """
     root = base or Path(tempfile.mkdtemp(prefix="pg-lab-"))
     folder = Path(tempfile.mkdtemp(prefix="pg-manifests-"))
@@ -117,7 +119,7 @@ def lab(
         errors = folder / "stderr"
         with errors.open("w") as stream:
             process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *CLI, "up", "--foreground", "--name", name, *more, *paths],
+                ["setpriv", "--pdeathsig", "KILL", *under, *CLI, "up", "--foreground", "--name", name, *more, *paths],
                 env={**os.environ, "PODGATE_LAB_DIR": str(root)},
                 stdout=stream,
                 stderr=stream,
