@@ -33,6 +33,7 @@ from podgate.features.services.server.proxy_file import configured_by
 from podgate.features.services.server.rules import choose_backend, rule_steps
 from podgate.features.services.server.serving import Serving, cell_of
 from podgate.features.services.settings import Settings
+from podgate.features.services.to_nftables import table_name
 from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Served, Step
@@ -126,7 +127,7 @@ class Services(Feature[Settings, States]):
             essential=False,
         )
         rules = rule_steps(settings, choice, proxy_at_work, serving.passes, NOTHING if self._clears else OURS_ALONE)
-        serving.packets = partial(packet_readings, choice)
+        serving.packets = partial(packet_readings, choice, table_name(settings.service_proxy_name))
         return (
             *serving.progress.watching(rules, {last_step(choice, family): family for family in FAMILIES}),
             *_predecessor_step(settings, choice, proxy_at_work, NOTHING_LEFT if self._clears else IGNORED),

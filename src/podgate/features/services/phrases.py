@@ -12,7 +12,8 @@ before it, and what is looked up is put behind that word: nft shows the constant
 from typing import Final
 
 from podgate.features.services import layout
-from podgate.features.services.layout import LOCAL, Bucket
+from podgate.features.services.intent import Protocol
+from podgate.features.services.layout import LOCAL, PROTOCOLS, Bucket
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.targets.nftables.code import (
@@ -20,6 +21,7 @@ from podgate.targets.nftables.code import (
     Bitwise,
     Code,
     Compare,
+    Count,
     Ct,
     CtKey,
     Dispatch,
@@ -116,6 +118,14 @@ def clear_mark(bit: int) -> Phrase:
     )
 
 
+COUNT: Final = Phrase("counter", (Count(),))
+
+
+def of_protocol(protocol: Protocol) -> Phrase:
+    """Match packets of a protocol."""
+    return Phrase(f"meta l4proto {protocol}", (Meta("l4proto", 0), Compare(0, PROTOCOLS[protocol][:1])))
+
+
 MASQUERADE: Final = Phrase("masquerade fully-random", (Masquerading(fully_random=True),))
 
 
@@ -158,12 +168,13 @@ class Speaker:
         """Match destinations in a set."""
         return Phrase(f"{self._ip} daddr @{name}", (self._destination(0), Lookup(name, 0)))
 
-    def not_loopback(self) -> Phrase:
-        """Match destinations that are not in the loopback network; of IPv6 it is one address."""
+    def loopback(self, *, negated: bool = False) -> Phrase:
+        """Match destinations in the loopback network, or all others; of IPv6 it is one address."""
+        unless = "!= " if negated else ""
         if self._family == "ip":
-            code = (self._destination(0), Bitwise(0, b"\xff\0\0\0", _ZERO, 0), Compare(0, b"\x7f\0\0\0", negated=True))
-            return Phrase("ip daddr != 127.0.0.0/8", code)
-        return Phrase("ip6 daddr != ::1", (self._destination(0), Compare(0, bytes(15) + b"\x01", negated=True)))
+            masked, network = Bitwise(0, b"\xff\0\0\0", _ZERO, 0), Compare(0, b"\x7f\0\0\0", negated)
+            return Phrase(f"ip daddr {unless}127.0.0.0/8", (self._destination(0), masked, network))
+        return Phrase(f"ip6 daddr {unless}::1", (self._destination(0), Compare(0, bytes(15) + b"\x01", negated)))
 
     def service_in(self, name: str) -> Phrase:
         """Match destination, protocol and port in a set."""
@@ -172,6 +183,11 @@ class Speaker:
     def port_in(self, name: str) -> Phrase:
         """Match protocol and port in a set."""
         return Phrase(f"meta l4proto . th dport @{name}", (*self._port(0), Lookup(name, 0)))
+
+    def known_node_port(self) -> Phrase:
+        """Match node ports that have endpoints, whatever the address."""
+        code = (*self._port(_KEY), Lookup(layout.NODE_PORTS, _KEY, to=0))
+        return Phrase(f"meta l4proto . th dport @{layout.NODE_PORTS}", code)
 
     def known_service(self) -> Phrase:
         """Match what has endpoints."""

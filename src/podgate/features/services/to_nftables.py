@@ -14,9 +14,10 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import Final
 
 from podgate.features.services import layout
-from podgate.features.services.intent import FamilyIntent, NodeWide
+from podgate.features.services.intent import FamilyIntent, NodeWide, Protocol
 from podgate.features.services.layout import Bucket, buckets_in_use, items_of, own_endpoints, sticky_seconds
 from podgate.features.services.phrases import (
+    COUNT,
     FROM_ELSEWHERE,
     FROM_THIS_NODE,
     MASQUERADE,
@@ -29,6 +30,7 @@ from podgate.features.services.phrases import (
     go,
     marked,
     not_through,
+    of_protocol,
     set_mark,
 )
 from podgate.model.machine import Family
@@ -39,6 +41,13 @@ from podgate.targets.nftables.state import DSTNAT, SRCNAT, Chain, Hook, Rule, St
 TABLE: Final = "podgate-services"
 BEFORE_DNAT: Final = DSTNAT - 10
 """Where new connections are judged: connection tracking knows them (-200), nothing is translated yet (-100)."""
+
+NEW_CONNECTIONS: Final = "new-connections"
+"""The chain that judges them."""
+NOT_PROXIED: Final[tuple[Protocol, ...]] = ("udp", "sctp")
+"""What this process does not answer on loopback addresses (KEP-6032)."""
+LOOPBACK_REFUSED: Final = "node ports on loopback addresses are not for"
+"""How the comment begins of the rule that refuses a protocol there, and counts."""
 
 _LEGEND: Final = "made by podgate services; remove it with: podgate services clean"
 
@@ -159,7 +168,7 @@ class _Chains:
 
     def all(self, buckets: Iterable[Bucket], seconds: Iterable[int]) -> Iterator[Chain]:
         """Give every chain."""
-        judge = NEW + go("jump new-connections")
+        judge = NEW + go(f"jump {NEW_CONNECTIONS}")
         translate = go("jump services")
         yield self._base("judge-arriving", Hook("filter", "prerouting", BEFORE_DNAT), judge)
         yield self._base("judge-own", Hook("filter", "output", BEFORE_DNAT), judge)
@@ -171,7 +180,7 @@ class _Chains:
             "leaving", (remember.because("of every Service"), *self._leaving()), Hook("nat", "postrouting", SRCNAT)
         )
         yield Chain("translated", tuple(self._translated()))
-        yield Chain("new-connections", tuple(self._new_connections()))
+        yield Chain(NEW_CONNECTIONS, tuple(self._new_connections()))
         yield Chain("new-to-node-ports", tuple(self._new_to_node_ports()))
         yield Chain("services", (*self._dispatch(node_port=False), self._to_node_ports("node-ports")))
         yield Chain("node-ports", tuple(self._dispatch(node_port=True)))
@@ -227,6 +236,9 @@ class _Chains:
         yield (say.known_service() + go("return")).because("the Service has endpoints")
         yield (say.destination_in(layout.CLUSTER_IPS) + say.reject()).because("the Service has no such port")
         yield (say.destination_in(layout.SERVICE_RANGES) + go("drop")).because("no Service has this cluster IP")
+        for protocol in NOT_PROXIED if self._node.proxied else ():
+            to_node_port = say.loopback() + of_protocol(protocol) + say.known_node_port()
+            yield (to_node_port + COUNT + say.reject()).because(f"{LOOPBACK_REFUSED} {protocol}")
         yield self._to_node_ports("new-to-node-ports")
 
     def _new_to_node_ports(self) -> Iterator[Rule]:
@@ -237,7 +249,7 @@ class _Chains:
         yield (say.port_in(layout.REJECTED_NODE_PORTS) + say.reject()).because("the Service has no endpoint")
 
     def _to_node_ports(self, chain: str) -> Rule:
-        which = self._say.not_loopback()
+        which = self._say.loopback(negated=True)
         if self._node.node_port_ips is not None:
             which = self._say.destination_in(layout.NODE_PORT_IPS)
         return (TO_THIS_NODE + which + go(f"jump {chain}")).because("node ports")

@@ -18,6 +18,7 @@ from podgate.targets.nftables.code import (
     Bitwise,
     Code,
     Compare,
+    Count,
     Ct,
     Dispatch,
     Expression,
@@ -169,6 +170,10 @@ def _rejecting(each: Rejecting) -> bytes:
     return _number(1, _ICMP_UNREACHABLE) + attribute(2, bytes((_PORT_UNREACHABLE[each.family],)))
 
 
+def _nothing(_each: Count) -> bytes:
+    return b""
+
+
 def _go(each: Go) -> bytes:
     return _number(1, _VERDICT_REGISTER) + nested(2, verdict_value(each.verdict))
 
@@ -190,5 +195,6 @@ _ENCODERS: Final[Mapping[type[Expression], tuple[str, Callable[[Any], bytes]]]] 
     Translate: ("nat", _translate),
     Masquerading: ("masq", _masquerading),
     Rejecting: ("reject", _rejecting),
+    Count: ("counter", _nothing),
     Go: ("immediate", _go),
 }

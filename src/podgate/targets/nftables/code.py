@@ -155,6 +155,10 @@ class Rejecting(Frozen, frozen=True, tag=True):
     family: Literal["ip", "ip6"]
 
 
+class Count(Frozen, frozen=True, tag=True):
+    """Count the packet, and go on; what was counted goes with the rule."""
+
+
 class Go(Frozen, frozen=True, tag=True):
     """Give a verdict: ``accept``, ``drop``, ``return``, ``jump NAME`` or ``goto NAME``."""
 
@@ -178,6 +182,7 @@ Expression = (
     | Translate
     | Masquerading
     | Rejecting
+    | Count
     | Go
 )
 Code = tuple[Expression, ...]

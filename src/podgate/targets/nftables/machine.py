@@ -17,6 +17,7 @@ from podgate.targets.nftables.code import (
     Bitwise,
     Code,
     Compare,
+    Count,
     Ct,
     Dispatch,
     Expression,
@@ -148,6 +149,8 @@ class Machine:
                 return self._dispatch(name, source)
             case Remember():
                 self._remember(each)
+                return None
+            case Count():
                 return None
             case Go(verdict):
                 return verdict
