@@ -1,13 +1,8 @@
-"""Plans for addresses, and what the fake makes of them."""
+"""Plans for addresses; what the kernel makes of them is in test_kernel.py."""
 
-import asyncio
 from ipaddress import ip_interface
 
-import pytest
-
-from podgate.joints import ApplyError
 from podgate.targets.addresses.diff import diff
-from podgate.targets.addresses.fake import FakeAddresses
 from podgate.targets.addresses.render import listing, state_json
 from podgate.targets.addresses.state import Assigned, Place, State
 
@@ -35,20 +30,3 @@ def test_a_plan_shows_itself() -> None:
 def test_shown() -> None:
     assert listing(HOST) == "169.254.169.252/32 on lo, scope host\n"
     assert state_json(HOST) == [{"device": "lo", "address": "169.254.169.252/32", "scope": "host"}]
-
-
-@pytest.mark.parametrize("have", [State(), GLOBAL, HOST])
-def test_the_fake_gets_from_each_state_to_each(have: State) -> None:
-    async def walk() -> None:
-        fake = FakeAddresses([PLACE], present=have.assigned)
-        for want in (HOST, State(), GLOBAL):
-            await fake.apply(fake.diff(await fake.read(), want))
-            assert await fake.read() == want
-
-    asyncio.run(walk())
-
-
-def test_the_fake_refuses_what_the_kernel_refuses() -> None:
-    fake = FakeAddresses([PLACE], devices=["eth0"])
-    with pytest.raises(ApplyError, match="there is no device lo"):
-        asyncio.run(fake.apply(diff(State(), HOST)))

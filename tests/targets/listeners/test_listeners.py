@@ -12,7 +12,6 @@ import pytest
 
 from podgate.targets.listeners.apply import ListenersTarget, why
 from podgate.targets.listeners.diff import diff
-from podgate.targets.listeners.fake import FakeListeners
 from podgate.targets.listeners.holders import holders_of
 from podgate.targets.listeners.render import listing, state_json
 from podgate.targets.listeners.state import Endpoint, State
@@ -41,7 +40,7 @@ async def said(port: int, address: str = "127.0.0.1") -> bytes:
         writer.close()
 
 
-async def brought_to(target: ListenersTarget | FakeListeners, *endpoints: Endpoint) -> dict[Any, str]:
+async def brought_to(target: ListenersTarget, *endpoints: Endpoint) -> dict[Any, str]:
     return dict(await target.apply(target.diff(await target.read(), State(frozenset(endpoints)))))
 
 
@@ -194,26 +193,3 @@ def test_plans_and_states_show_themselves_in_order() -> None:
         "listen [fd20:ce::254]:988 (proxy)",
     ]
     assert state_json(State(frozenset({one}))) == [{"address": "127.0.0.1", "port": 988, "serves": "proxy"}]
-
-
-def test_the_fake_opens_closes_and_refuses_as_the_real_one() -> None:
-    fake = FakeListeners(["greet"], {988: "process 7 (nginx)"})
-    busy = Endpoint("127.0.0.1", 988, "greet")
-
-    async def main() -> None:
-        refused = await brought_to(fake, busy, ANY)
-        assert refused == {busy: "port 988 is in use by process 7 (nginx): stop it, or listen elsewhere"}
-        assert await fake.read() == State(frozenset({ANY}))
-        await brought_to(fake)
-        assert await fake.read() == State()
-        with pytest.raises(KeyError):
-            await brought_to(fake, Endpoint("127.0.0.1", 0, "unknown"))
-
-    async def first_signal() -> None:
-        async with asyncio.timeout(0.01):
-            async for _ in fake.signals():
-                raise AssertionError
-
-    run(main())
-    with pytest.raises(TimeoutError):
-        run(first_signal())
