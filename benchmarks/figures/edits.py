@@ -24,7 +24,6 @@ from podgate.linux.nftables_elements import Shape, decode_elements, list_element
 from tests.support.netns import NetNamespace, netns
 from tests.support.volume import MountedFile
 
-OFTEN: Final = "10.0.0.0/8"
 PATIENCE: Final = 5.0
 """Seconds after which an edit counts as lost."""
 

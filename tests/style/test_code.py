@@ -1,12 +1,13 @@
 """The house rules of CONTRIBUTING.md that a machine can hold, over every Python file.
 
-Here: size, docstrings, names, imports, exceptions, and a test for each source file. Not here: what ruff and mypy hold
-(pyproject.toml), layers (.importlinter), purity (test_purity.py).
+Here: size, docstrings, names, imports, exceptions, what nobody uses, and a test for each source file. Not here: what
+ruff and mypy hold (pyproject.toml), layers (.importlinter), purity (test_purity.py).
 Invariant: each rule is a function that gives the offenders, so that it is tried on bad code too.
 """
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,6 +39,19 @@ def long_functions(module: ast.Module) -> Iterator[str]:
 
 def empty_names(module: ast.Module) -> Iterator[str]:
     return (node.name for node in ast.walk(module) if isinstance(node, ast.ClassDef) and EMPTY_NAMES.search(node.name))
+
+
+def defined(module: ast.Module) -> Iterator[str]:
+    """Give what a module defines, but for what nobody calls by its name: tests, pytest's hooks, ``__x__``."""
+    for node in ast.walk(module):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            unasked = any("autouse=True" in ast.unparse(decorator) for decorator in node.decorator_list)
+            if not unasked and not node.name.startswith(("__", "test_", "pytest_")):
+                yield node.name
+    for node in module.body:
+        target = getattr(node, "target", None) or next(iter(getattr(node, "targets", ())), None)
+        if isinstance(target, ast.Name) and target.id != "pytestmark":
+            yield target.id
 
 
 def relative_imports(module: ast.Module) -> Iterator[str]:
@@ -85,6 +99,11 @@ BAD: dict[str, tuple[Rule, str, list[str]]] = {
     "clean up and raise again": (catches_of_everything, "try: ...\nexcept BaseException:\n    f()\n    raise", []),
     "raise another": (catches_of_everything, "try: ...\nexcept Exception:\n    raise ValueError", ["line 2"]),
     "catch OSError": (catches_of_everything, "try: ...\nexcept OSError: ...", []),
+    "definitions": (
+        defined,
+        "x = 1\ny: int = 2\ndef f(): ...\ndef test_g(): ...\nclass C:\n    def __len__(self): ...",
+        ["f", "C", "x", "y"],
+    ),
     "imports": (
         imported,
         "import a.b\nfrom c import d",
@@ -143,6 +162,12 @@ def test_imports_are_absolute() -> None:
 def test_nothing_catches_everything() -> None:
     found = {name(path): lines for path in python_files() if (lines := list(catches_of_everything(tree(path))))}
     assert found.keys() == CATCH_ALL.keys(), found
+
+
+def test_nothing_is_defined_that_nobody_names() -> None:
+    words = Counter(word for path in python_files() for word in re.findall(r"\w+", path.read_text()))
+    alone = {name(path): [each for each in defined(tree(path)) if words[each] == 1] for path in python_files()}
+    assert {path: names for path, names in alone.items() if names} == {}, "what is not needed is not there"
 
 
 def test_nothing_is_left_to_do() -> None:

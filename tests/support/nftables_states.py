@@ -30,7 +30,6 @@ from podgate.targets.nftables.state import (
 
 TABLE: Final = "pg-test"
 _BITS: Final = {"ip": 32, "ip6": 128}
-_SIMPLE: Final = ("counter", "fib daddr type { local, multicast } return")
 _LAST: Final = ("masquerade fully-random", "meta l4proto { tcp, udp } masquerade to :1024-2000", "jump extra")
 _ADDRESS: Final = {"ip": "ipv4_addr", "ip6": "ipv6_addr"}
 

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podgate.targets.kubernetes.leases import CANDIDATES, Election, Lease, LeaseMeta, LeaseSpec, Terms, Write
+from podgate.targets.kubernetes.leases import CANDIDATES, Election, Lease, LeaseMeta, LeaseSpec, Write
 
 WALL = "2026-01-01T00:00:00.000000Z"
-TERMS = Terms()
 
 
 class Api:

@@ -49,8 +49,6 @@ NODE_PORT_IPS: Final = "node-port-ips"
 SERVICE_RANGES: Final = "service-ranges"
 POD_RANGES: Final = "pod-ranges"
 
-_REMEMBERED: Final = ("dynamic", "timeout")
-
 LOCAL: Final = 1 << 16
 """Added to a bucket, and to a slot, of the endpoints on this node."""
 MASQUERADED: Final = 1 << 17

@@ -245,8 +245,6 @@ def test_request_count_is_the_old_programs() -> None:
 
 # The access log.
 
-Later = Callable[[float, Callable[[], object]], object]
-
 
 class Clock:
     def __init__(self) -> None:
