@@ -128,7 +128,7 @@ def test_a_bad_object_takes_nothing_from_others(node: NetNamespace, folder: Fold
         assert all(right[name] <= now[name] for name in right)
         assert "10.96.0.7" in str(now["rejected"])  # as kube-proxy reads it, and as the API server did when it took it
         names = {"Service/default/zeros", "Service/default/family", "Service/default/twice", "Service/default/shape"}
-        poll(lambda: names <= {line["message"].partition(":")[0] for line in agent.log()})
+        poll(lambda: names <= {word.rstrip(":") for line in agent.log() for word in line["message"].split()})
         assert "Service/default/good" not in agent.text()
         assert agent.ready()
         folder.write([*WEB, *STICKY, *NOBODY])
