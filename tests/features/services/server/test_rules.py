@@ -12,6 +12,7 @@ from podgate.features.services.server.passes import Passes
 from podgate.features.services.server.rules import rule_steps
 from podgate.features.services.settings import Settings
 from podgate.joints import Step
+from podgate.targets.iptables.state import Binary
 
 
 async def nobody() -> str:
@@ -60,11 +61,15 @@ def test_a_proxy_with_a_name_of_its_own_leaves_iptables_alone() -> None:
     assert list(steps(Choice(), Settings(service_proxy_name="mine"))) == list(NFTABLES.values())
 
 
-def test_iptables_legacy_is_looked_at_each_sync_period() -> None:
+def test_what_nobody_tells_of_is_looked_at_each_sync_period() -> None:
     class States:
         settings = Settings(sync_period=7.0)
 
-    found = steps(Choice("legacy"), Settings())
-    resyncs = {name: step.resync(States) for name, step in found.items()}
-    assert resyncs["iptables-legacy/ip/nat"] == 7.0
-    assert steps(Choice("nft"), Settings())["iptables-nft/ip/nat"].resync(States) is None
+    def looked_at(program: Binary) -> set[str]:
+        found = {name: step.resync(States) for name, step in steps(Choice(program), Settings()).items()}
+        return {
+            name for name, seconds in found.items() if seconds == 7.0 and name.startswith(f"iptables-{program}/ip/")
+        }
+
+    assert looked_at("legacy") == {f"iptables-legacy/ip/{table}" for table in ("mangle", "filter", "nat")}
+    assert looked_at("nft") == {"iptables-nft/ip/mangle"}

@@ -125,8 +125,8 @@ def _iptables(
         empty=IptablesState(family, binary, table=table),
         after=steps_before(choice, binary, family, table),
         followers=_followers(family) if name == last_step(choice, family) else (),
-        # The kernel tells nobody what iptables-legacy does.
-        resync=lambda states: states.settings.sync_period if binary == "legacy" else None,
+        # The kernel tells nobody what iptables-legacy does, and nobody listens for the canary's sake alone.
+        resync=lambda states: states.settings.sync_period if binary == "legacy" or table == "mangle" else None,
         gap=lambda states: states.settings.min_sync_period,
         recovers=False,
         failed=lambda whole: passes.failed(family, whole=whole),
