@@ -309,6 +309,21 @@ def test_the_old_names_own_verbs_on_a_node_with_rules_of_kube_proxy(
         assert (again.code, again.out) == (0, "nothing of ours was there\n")
 
 
+def test_a_kube_proxy_inside_another_program_is_known_by_its_pages(
+    plane: ControlPlane, lab: ServiceLab, tmp_path: Path
+) -> None:
+    node, embedding = lab.namespace(THIS), tmp_path / "k3s"
+    embedding.symlink_to(real()[0])
+    config = configuration(NODES[0], "nftables", plane.kubeconfig, **FIELDS)
+    with kubelet(node, "nft"), kube_proxy(node, config, tmp_path, (str(embedding),)):
+        refused = old_name(node, "--cleanup")
+        assert "somebody answers at 127.0.0.1:10256, where it tells its health" in refused.err
+        elsewhere = (*FLAGS, "--health-addr", "127.0.0.1:10351")
+        with started(node, tmp_path, "--kubeconfig", str(plane.kubeconfig), *elsewhere, feature="services") as running:
+            poll(lambda: "its tables stay beside ours: somebody answers at 127.0.0.1:10256" in running.text(), 60)
+        assert tables(node) == _both("kube-proxy") | _both("podgate-services")
+
+
 IPVS: Final = """
 *nat
 :KUBE-SERVICES - [0:0]

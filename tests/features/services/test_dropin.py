@@ -29,6 +29,19 @@ MEANINGS: dict[str, dict[str, Any]] = {
         "metrics_addr": "127.0.0.1:1",
         "health_addr": "127.0.0.1:2",
     },
+    # As k3s has it: the port is the usual one, or that of a flag that is deprecated; 0 is nowhere.
+    "--healthz-bind-address=127.0.0.1 --metrics-bind-address ::1": {
+        "health_addr": "127.0.0.1:10256",
+        "metrics_addr": "[::1]:10249",
+    },
+    "--healthz-bind-address=127.0.0.1 --healthz-port=3 --metrics-port=0": {
+        "health_addr": "127.0.0.1:3",
+        "metrics_addr": "",
+    },
+    "--healthz-port=3": {"health_addr": "0.0.0.0:10256"},
+    "--bind-address=::": {"health_addr": "[::]:10256", "metrics_addr": "[::1]:10249"},
+    "--proxy-mode nftables --iptables-sync-period=1m30s": {"sync_period": 90.0},
+    "--hostname-override=N1": {"node_name": "n1"},
     "--oom-score-adj=-500 -v 4 --logging-format=json": {"oom_score_adj": -500},
 }
 
@@ -89,3 +102,25 @@ def test_the_configuration_is_written_as_the_old_program_writes_it(tmp_path: Pat
     assert (written["mode"], written["clusterCIDR"]) == ("iptables", "10.1.0.0/16")
     assert written["conntrack"]["tcpEstablishedTimeout"] == "24h0m0s"
     assert main(["--write-config-to", os.fspath(tmp_path / "none" / "config.yaml")]) == 1
+
+
+def test_what_is_written_of_a_file_is_the_file_with_what_it_leaves_out(tmp_path: Path) -> None:
+    path, given = tmp_path / "config.yaml", tmp_path / "given.conf"
+    given.write_text(f"{HEAD}mode: nftables\nclusterCIDR: 10.1.0.0/16\niptables: {{syncPeriod: 90s}}\n")
+    line = ["--config", str(given), "--hostname-override", "N1", "--cluster-cidr", "10.9.0.0/16"]
+    assert main([*line, "--write-config-to", str(path)]) == 0
+    written = yaml.safe_load(path.read_text())
+    assert (written["mode"], written["clusterCIDR"], written["hostnameOverride"]) == ("nftables", "10.1.0.0/16", "n1")
+    periods = [(written[part]["syncPeriod"], written[part]["minSyncPeriod"]) for part in ("iptables", "nftables")]
+    assert periods == [("0s", "0s"), ("30s", "1s")], "it has one, which it writes to the part of the mode"
+    given.write_text("mode: 3\n")
+    assert main(["--config", str(given), "--write-config-to", str(path)]) == 1
+
+
+@pytest.mark.parametrize("given", [["--proxy-mode=ipvs"], ["--config"]])
+def test_cleaning_up_is_not_about_a_mode(given: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "config.conf"
+    path.write_text(f"{HEAD}mode: ipvs\n")
+    words = [*given, str(path)] if given == ["--config"] else given
+    assert settings_of(read_flags(["--cleanup", *words]), LOG).backend == "nftables"
+    assert main(words) == 2

@@ -57,6 +57,21 @@ MEANINGS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
             "node_name": "n1",
         },
     ),
+    "addresses of pages without a port": (
+        "mode: nftables\nhealthzBindAddress: 127.0.0.1\nmetricsBindAddress: '::1'",
+        None,
+        {"backend": "nftables", "health_addr": "127.0.0.1:10256", "metrics_addr": "[::1]:10249"},
+    ),
+    "a cluster of IPv6, as kubeadm writes it": (
+        "mode: nftables\nbindAddress: '::'\nhealthzBindAddress: ''\nmetricsBindAddress: '127.0.0.1:9'",
+        None,
+        {"backend": "nftables", "health_addr": "[::]:10256", "metrics_addr": "127.0.0.1:9"},
+    ),
+    "a node's name in capitals": (
+        "mode: nftables\nhostnameOverride: ' N1 '",
+        None,
+        {"backend": "nftables", "node_name": "n1"},
+    ),
     "the gate of external IPs": (
         "mode: nftables\nfeatureGates: {AllowServiceExternalIPs: false}",
         None,

@@ -21,12 +21,14 @@ import yaml
 
 from podgate import __version__
 from podgate.features.services.feature import FEATURE, Services
-from podgate.features.services.proxy_config import ProxyConfig, nested
+from podgate.features.services.proxy_config import ProxyConfig, completed, nested, node_name, usual_pages
 from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, ProxyFlags, read_flags
 from podgate.features.services.proxy_settings import NO_IPVS, options_in
+from podgate.features.services.server.proxy_file import config_in
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import NAMES, sysctls_of
 from podgate.model.goflags import FlagError, HelpAskedError
+from podgate.model.guidance import OLD_NAMES
 from podgate.model.options import SettingsError, settings_from
 from podgate.observe.logs import Log, stderr_log
 from podgate.targets.sysctl.apply import SysctlTarget
@@ -47,7 +49,7 @@ def settings_of(flags: ProxyFlags, log: Log) -> Settings:
     if flags.config:
         given: dict[str, Any] = {"config": flags.config, **chosen}
         if "hostnameOverride" in flags.fields:
-            given["node_name"] = flags.fields["hostnameOverride"]
+            given["node_name"] = node_name(flags.fields["hostnameOverride"])
         own = dict(FEATURE.configured(given, log.warning))
     return settings_from(Settings, own)
 
@@ -73,9 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = settings_of(flags, log)
     except SettingsError as error:
-        for problem in error.problems:
-            sys.stderr.write(f"{NAME}: {problem}\n")
-        return 2 if any(NO_IPVS in each for each in error.problems) else 1
+        return _refuse(error)
     if flags.init_only:
         return asyncio.run(_init(settings, log))
     # The composition root stands above the features: it is named here, and knows this module as little as any other.
@@ -94,9 +94,14 @@ async def _init(settings: Settings, log: Log) -> int:
 
 
 def _write_config(flags: ProxyFlags, log: Log) -> int:
-    document = yaml.safe_dump(nested({"mode": "iptables", "detectLocalMode": "ClusterCIDR", **flags.fields}))
+    given = flags.fields
     try:
-        Path(flags.write_to).write_text(document, encoding="utf-8")
+        if flags.config:
+            config = config_in(flags.config, log.warning)
+            given = {**usual_pages(config["bindAddress"]), **config.given, **given}
+        Path(flags.write_to).write_text(yaml.safe_dump(nested(completed(given))), encoding="utf-8")
+    except SettingsError as error:
+        return _refuse(error)
     except OSError as error:
         sys.stderr.write(f"{NAME}: --write-config-to {flags.write_to}: cannot be written ({error.strerror})\n")
         return 1
@@ -104,11 +109,18 @@ def _write_config(flags: ProxyFlags, log: Log) -> int:
     return 0
 
 
+def _refuse(error: SettingsError) -> int:
+    for problem in error.problems:
+        sys.stderr.write(f"{NAME}: {problem}\n")
+    return 2 if any(NO_IPVS in problem for problem in error.problems) else 1
+
+
 def _usage() -> str:
     lines = ["Usage of kube-proxy (podgate services under its old name):"]
     lines += [f"      --{name}{'' if flag.type == 'bool' else ' ' + flag.type}" for name, flag in FLAGS.items()]
     lines.append(f"Accepted without effect: --{', --'.join(WITHOUT_EFFECT)}")
     lines.append("podgate services run --help shows what there is, and what it means.")
+    lines.append(str(OLD_NAMES["kube-proxy"]))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -8,7 +8,16 @@ changes nothing here is named in a warning that says why.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, FIELDS, NANOSECONDS, ConfigField, means_default
+from podgate.features.services.addresses import packed
+from podgate.features.services.intent import ADDRESS_BYTES
+from podgate.features.services.proxy_fields import (
+    EXTERNAL_IPS_GATE,
+    FIELDS,
+    NANOSECONDS,
+    SECOND,
+    ConfigField,
+    means_default,
+)
 from podgate.model import documents
 from podgate.model.durations import NotADuration, go_text, parse
 from podgate.model.fieldpath import field_path
@@ -18,6 +27,9 @@ from podgate.model.problems import Problem, Severity
 
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
+
+HEALTH_PORT: Final = 10256
+METRICS_PORT: Final = 10249
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "text": (str,),
@@ -59,6 +71,51 @@ class ProxyConfig(Frozen, frozen=True):
 def read_config(ref: ObjectRef, data: bytes) -> ProxyConfig:
     """Read a configuration."""
     return _Reader(ref).read(data)
+
+
+def with_port(address: str, port: int) -> str:
+    """Give an address of pages with this port, where it has none, as the old program completes it (k3s gives none)."""
+    found = packed(address)
+    if found is None:
+        return address
+    return f"[{address}]:{port}" if len(found) == ADDRESS_BYTES["ip6"] else f"{address}:{port}"
+
+
+def usual_pages(bound: str) -> dict[str, str]:
+    """Give by field where pages are that a file says nothing of, if that comes of the address that it has us bind."""
+    found = packed(bound)
+    if found is None or len(found) != ADDRESS_BYTES["ip6"]:
+        return {}
+    return {"healthzBindAddress": f"[::]:{HEALTH_PORT}", "metricsBindAddress": f"[::1]:{METRICS_PORT}"}
+
+
+def completed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the fields as the old program completes them before it writes them.
+
+    It keeps one sync period and one masqueradeAll, whatever the mode, and writes them to the part of the mode that is
+    chosen alone (conversion.go of its configuration's API; ipvs has masqueradeAll in the part of iptables).
+    """
+    mode = given.get("mode") or "iptables"
+    values = {"detectLocalMode": "ClusterCIDR", **given, "mode": mode}
+    if mode == "nftables":
+        values.setdefault("nodePortAddresses", ["primary"])
+    if "hostnameOverride" in values:
+        values["hostnameOverride"] = node_name(values["hostnameOverride"])
+    for part in _MODE_PARTS:
+        for name, usual in _OF_ONE_PART.items():
+            path, chosen = f"{part}.{name}", "iptables" if (mode, name) == ("ipvs", "masqueradeAll") else mode
+            if path in FIELDS:
+                values[path] = given.get(path, usual) if part == chosen else type(usual)()
+    return values
+
+
+def node_name(text: str) -> str:
+    """Give a node's name as the old program takes it."""
+    return text.strip().lower()
+
+
+_MODE_PARTS: Final = ("iptables", "ipvs", "nftables")
+_OF_ONE_PART: Final[Mapping[str, Any]] = {"syncPeriod": 30 * SECOND, "minSyncPeriod": SECOND, "masqueradeAll": False}
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

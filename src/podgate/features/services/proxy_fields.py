@@ -27,7 +27,7 @@ class ConfigField(NamedTuple):
 
 
 FIELDS: Final[dict[str, ConfigField]] = {
-    "bindAddress": ConfigField("text", "0.0.0.0", "the Node object tells this node's addresses"),  # noqa: S104 - as upstream
+    "bindAddress": ConfigField("text", "0.0.0.0", "the Node tells this node's addresses; an IPv6 one moves pages"),  # noqa: S104 - as upstream
     "bindAddressHardFail": ConfigField("bool", default=False, unused=_ADDRESSES),
     "clientConnection.acceptContentTypes": ConfigField("text", "", _CLIENT),
     "clientConnection.burst": ConfigField("int", 10, _CLIENT),

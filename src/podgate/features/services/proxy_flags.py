@@ -7,6 +7,7 @@ Invariant: the flags are the old program's; with --config it looks at no other b
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from podgate.features.services.proxy_config import with_port
 from podgate.features.services.proxy_fields import FIELDS
 from podgate.model.durations import NotADuration, parse
 from podgate.model.frozen import Frozen
@@ -38,12 +39,13 @@ FLAGS: Final[dict[str, ProxyFlag]] = {
     "detect-local-mode": ProxyFlag("string", ("detectLocalMode",)),
     "feature-gates": ProxyFlag("string", ("featureGates",)),
     "healthz-bind-address": ProxyFlag("string", ("healthzBindAddress",)),
+    "healthz-port": ProxyFlag("int"),
     "hostname-override": ProxyFlag("string", ("hostnameOverride",)),
     "init-only": ProxyFlag("bool"),
     "iptables-localhost-nodeports": ProxyFlag("bool", ("iptables.localhostNodePorts",)),
     "iptables-masquerade-bit": ProxyFlag("int", ("iptables.masqueradeBit", "nftables.masqueradeBit")),
-    "iptables-min-sync-period": ProxyFlag("string", ("iptables.minSyncPeriod",)),
-    "iptables-sync-period": ProxyFlag("string", ("iptables.syncPeriod",)),
+    "iptables-min-sync-period": ProxyFlag("string", ("iptables.minSyncPeriod", "nftables.minSyncPeriod")),
+    "iptables-sync-period": ProxyFlag("string", ("iptables.syncPeriod", "nftables.syncPeriod")),
     "ipvs-exclude-cidrs": ProxyFlag("string", ("ipvs.excludeCIDRs",)),
     "ipvs-min-sync-period": ProxyFlag("string", ("ipvs.minSyncPeriod",)),
     "ipvs-scheduler": ProxyFlag("string", ("ipvs.scheduler",)),
@@ -58,6 +60,7 @@ FLAGS: Final[dict[str, ProxyFlag]] = {
     "kubeconfig": ProxyFlag("string", ("clientConnection.kubeconfig",)),
     "masquerade-all": ProxyFlag("bool", ("iptables.masqueradeAll", "nftables.masqueradeAll")),
     "metrics-bind-address": ProxyFlag("string", ("metricsBindAddress",)),
+    "metrics-port": ProxyFlag("int"),
     "nodeport-addresses": ProxyFlag("string", ("nodePortAddresses",)),
     "oom-score-adj": ProxyFlag("int", ("oomScoreAdj",)),
     "pod-bridge-interface": ProxyFlag("string", ("detectLocal.bridgeInterface",)),
@@ -124,7 +127,7 @@ def read_flags(words: Sequence[str]) -> ProxyFlags:
         notes += [f"--{name} is not looked at, since --config is given: write it there" for name in ignored]
         looked_at = {name: value for name, value in looked_at.items() if name in _BESIDE_CONFIG}
     return ProxyFlags(
-        fields=dict(_fields(looked_at)),
+        fields=_with_ports(dict(_fields(looked_at)), looked_at),
         config=config,
         write_to=str(given.get("write-config-to", "")),
         cleanup=given.get("cleanup") is True,
@@ -132,6 +135,18 @@ def read_flags(words: Sequence[str]) -> ProxyFlags:
         version=given.get("version") is True,
         notes=tuple(notes),
     )
+
+
+_PORTS: Final = {"healthz-port": "healthzBindAddress", "metrics-port": "metricsBindAddress"}
+"""Deprecated flags, which the old program hides: 0 is nowhere; others count where the address has no port."""
+
+
+def _with_ports(fields: dict[str, Any], given: Mapping[str, str | bool]) -> dict[str, Any]:
+    for name, path in _PORTS.items():
+        if name in given:
+            port = int(given[name])
+            fields[path] = with_port(fields.get(path, FIELDS[path].default), port) if port else ""
+    return fields
 
 
 def _fields(given: Mapping[str, str | bool]) -> Iterator[tuple[str, Any]]:

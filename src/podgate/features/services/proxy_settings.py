@@ -5,11 +5,19 @@ Invariant: an option that the file says nothing of is not given, so that it keep
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from podgate.features.services.addresses import span, within
 from podgate.features.services.node import is_loopback
-from podgate.features.services.proxy_config import ProxyConfig
+from podgate.features.services.proxy_config import (
+    HEALTH_PORT,
+    METRICS_PORT,
+    ProxyConfig,
+    node_name,
+    usual_pages,
+    with_port,
+)
 from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, SECOND
 from podgate.features.services.settings import ALL, LOCALHOST
 from podgate.model.options import SettingsError
@@ -42,9 +50,9 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "detectLocal.bridgeInterface": ("pod_bridge_interface", _same),
     "detectLocal.interfaceNamePrefix": ("pod_interface_name_prefix", _same),
     "detectLocalMode": ("detect_local_mode", _same),
-    "healthzBindAddress": ("health_addr", _same),
-    "hostnameOverride": ("node_name", _same),
-    "metricsBindAddress": ("metrics_addr", _same),
+    "healthzBindAddress": ("health_addr", partial(with_port, port=HEALTH_PORT)),
+    "hostnameOverride": ("node_name", node_name),
+    "metricsBindAddress": ("metrics_addr", partial(with_port, port=METRICS_PORT)),
     "nodePortAddresses": ("nodeport_addresses", ",".join),
     "oomScoreAdj": ("oom_score_adj", _same),
     "serviceProxyName": ("service_proxy_name", _same),
@@ -73,7 +81,7 @@ def options_in(config: ProxyConfig, backend: str | None = None) -> dict[str, Any
     if backend is None and mode not in _MODES:
         raise SettingsError([f'mode "{mode}": write nftables or iptables'])
     chosen = backend or _MODES[mode]
-    options: dict[str, Any] = {"backend": chosen}
+    options: dict[str, Any] = {"backend": chosen, **_pages(config)}
     for path, (option, meaning) in _FIELDS.items():
         if path in config.given:
             options[option] = meaning(config.given[path])
@@ -96,6 +104,10 @@ def paths_of(backend: str) -> Mapping[str, str]:
         "backend": "mode",
         "external_ips": f"featureGates.{EXTERNAL_IPS_GATE}",
     }
+
+
+def _pages(config: ProxyConfig) -> dict[str, str]:
+    return {_FIELDS[path][0]: address for path, address in usual_pages(config["bindAddress"]).items()}
 
 
 def _with_localhost(words: Sequence[str]) -> dict[str, str]:

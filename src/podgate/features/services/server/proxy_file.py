@@ -35,15 +35,7 @@ def configured_by(path: str, given: Mapping[str, Any], say: Callable[[str], None
     Raises:
         SettingsError: it cannot be read, or used.
     """
-    try:
-        file = _File(path, Path(path).read_bytes())
-    except OSError as error:
-        raise SettingsError([f"--config {path}: cannot be read ({error.strerror})"]) from error
-    lines = [file.line(problem) for problem in file.config.problems]
-    if not file.config.is_usable:
-        raise SettingsError(lines)
-    for line in lines:
-        say(line)
+    file = _read(path, say)
     try:
         options = {**options_in(file.config, given.get("backend")), **given}
     except SettingsError as error:
@@ -53,6 +45,24 @@ def configured_by(path: str, given: Mapping[str, Any], say: Callable[[str], None
     except SettingsError as error:
         raise SettingsError([file.whose(each, options, given) for each in error.problems]) from error
     return options
+
+
+def config_in(path: str, say: Callable[[str], None]) -> ProxyConfig:
+    """Give a KubeProxyConfiguration by its fields; arguments and errors as above."""
+    return _read(path, say).config
+
+
+def _read(path: str, say: Callable[[str], None]) -> "_File":
+    try:
+        file = _File(path, Path(path).read_bytes())
+    except OSError as error:
+        raise SettingsError([f"--config {path}: cannot be read ({error.strerror})"]) from error
+    lines = [file.line(problem) for problem in file.config.problems]
+    if not file.config.is_usable:
+        raise SettingsError(lines)
+    for line in lines:
+        say(line)
+    return file
 
 
 class _File:
