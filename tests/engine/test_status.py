@@ -11,6 +11,8 @@ import pytest
 from podgate.engine.reconcile import Applied, Board, StepTask
 from podgate.engine.status import MOST_LOGGED, Status
 from podgate.joints import ApplyError, Compiled, Key, Step
+from podgate.model.frozen import ObjectRef
+from podgate.model.problems import Problem, problems_by_object
 from podgate.observe.logs import Log
 from podgate.targets.sysctl.diff import Plan
 from podgate.targets.sysctl.fake import FakeSysctl
@@ -99,6 +101,13 @@ def test_a_plan_of_much_text_is_told_in_counts() -> None:
 
     run_virtual(passes())
     assert [each.plan for each in heard.commits] == ["+0=1, +1=1, +2=1", "9997 changes"]
+
+
+def test_a_value_of_any_length_in_an_object_is_a_short_line() -> None:
+    ref = ObjectRef("Service", "web", "shop")
+    complaint = Problem(ref, "error", "BadAddress", "spec.clusterIP", f"{'9' * 100_000} is no address")
+    line = logged(lambda status: status.problems(problems_by_object((complaint,)), lambda problem: problem.message))
+    assert line["message"].endswith("… (98814 more characters)")
 
 
 MUCH: dict[str, tuple[Callable[[Status], None], str]] = {

@@ -23,7 +23,7 @@ PATIENCE: Final = 3
 """Failures in a row after which a feature is no longer ready."""
 
 MOST_LOGGED: Final = 600
-"""Characters of one field of a log line about a step; a page or a verb says all."""
+"""Characters of one field of a log line about a step, half of those about a user's object; pages and verbs say all."""
 _MOST_KEYS: Final = 10
 
 
@@ -159,7 +159,7 @@ class Status:
             for problem in new:
                 if problem not in old:
                     write = self._log.error if problem.severity == "error" else self._log.warning
-                    write(describe(problem), reason=problem.reason)
+                    write(clipped(describe(problem), 2 * MOST_LOGGED), reason=problem.reason)
                     if problem.severity == "error":
                         self._counters.add(f"{self._prefix}_errors_total", reason=problem.reason)
             for problem in old:
