@@ -128,15 +128,13 @@ async def test_who_may_not_is_told_so(api: RealApi) -> None:
 @in_loop
 async def test_events_are_taken_and_are_told_once(api: RealApi) -> None:
     subject = Subject("v1", node(api)["metadata"]["uid"])
-    want = state_of(
-        [], [(Notice(NODE_1, "Odd", "it is odd"), subject), (Notice(OWN, "Fine", "it is", "Normal"), Subject())]
-    )
+    want = state_of([], [(Notice(NODE_1, "Odd", "it is odd"), subject), (Notice(OWN, "Bad", "it is"), Subject())])
     for _ in range(2):
         assert await bring(target_for(api), want) == {}
     _, answer = api.plane.get("/apis/events.k8s.io/v1/namespaces/default/events")
     ours = [item for item in json.loads(answer)["items"] if item["reportingController"] == f"podgate.io/{MANAGER}"]
     told = {(item["reason"], item["note"], item["regarding"]["name"], item["type"]) for item in ours}
-    assert told == {("Odd", "it is odd", "written", "Warning"), ("Fine", "it is", "own", "Normal")}
+    assert told == {("Odd", "it is odd", "written", "Warning"), ("Bad", "it is", "own", "Warning")}
     assert sum(item["regarding"].get("uid") == subject.uid for item in ours) == 1
 
 

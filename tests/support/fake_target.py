@@ -102,8 +102,9 @@ class FakeTarget:
 
 
 class FakeFollower:
-    def __init__(self, *, from_start: bool = False) -> None:
-        self.from_start = from_start
+    from_start = False
+
+    def __init__(self) -> None:
         self.followed: list[tuple[Any, Any]] = []
         self.fail = 0
 

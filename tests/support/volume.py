@@ -43,21 +43,20 @@ class MountedFile:
         path: the link that a program is given.
     """
 
-    def __init__(self, folder: Path, text: str, name: str = "ip-masq-agent") -> None:
+    def __init__(self, folder: Path, text: str) -> None:
         self._volume = Volume(folder)
-        self._name = name
-        self.path = folder / name
+        self.path = folder / "ip-masq-agent"
         self.swap(text)
 
     def swap(self, text: str) -> None:
         """Swap ``..data``, as kubelet does."""
-        self._volume.swap({self._name: text})
+        self._volume.swap({self.path.name: text})
 
     def rename(self, text: str) -> None:
         """Put a new file in the old one's place, as careful editors do."""
         fresh = self.path.resolve().with_name(".new")
         fresh.write_text(text)
-        fresh.rename(fresh.with_name(self._name))
+        fresh.rename(fresh.with_name(self.path.name))
 
     def write(self, text: str) -> None:
         """Truncate and write in place, as a shell does."""

@@ -163,7 +163,7 @@ def _bind(step: Bind) -> None:
             os.makedirs(os.path.dirname(step.target), mode=0o755, exist_ok=True)
             if not os.path.exists(step.target):
                 os.close(os.open(step.target, os.O_WRONLY | os.O_CREAT, 0o644))
-        mount(step.source, step.target, "", MS_BIND | (MS_REC if step.recursive else 0))
+        mount(step.source, step.target, "", MS_BIND | MS_REC)
         if step.read_only:
             make_read_only(step.target)
     except OSError:

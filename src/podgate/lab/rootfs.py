@@ -72,7 +72,6 @@ class Bind(Frozen, frozen=True):
     source: str
     target: str
     read_only: bool = True
-    recursive: bool = True
     optional: bool = False
 
 

@@ -8,7 +8,7 @@ import pytest
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE, Namespace
 from podgate.model.kinds.meta import ObjectMeta
-from podgate.model.kinds.reports import NODE_REPORT, Applied, NodeReport
+from podgate.model.kinds.reports import NODE_REPORT, Applied, NodeReport, report_name
 from podgate.model.problems import Problem, problems_by_object
 from podgate.targets.kubernetes.reports import (
     NAMED,
@@ -16,7 +16,6 @@ from podgate.targets.kubernetes.reports import (
     Reporter,
     heard,
     notices,
-    report_name,
     report_of,
     statuses,
 )

@@ -13,6 +13,7 @@ from podgate.features.masquerade.policies import node_port_warning
 from podgate.features.masquerade.ports import Ports, ports_text
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
+from podgate.model.tally import tally
 
 PORTS_PER_POD: Final = 64
 """Connections of one Pod to one destination at one time that there should be room for. Cloud NAT services reserve as
@@ -57,6 +58,6 @@ def _too_few(ports: Ports, pods: int) -> bool:
 
 def _few(ports: Ports) -> str:
     count = sum(each.size for each in ports)
-    what = f"{count} port{'' if count == 1 else 's'} for all Pods that share {ports_text(ports)}"
+    what = f"{tally({'port': count})} for all Pods that share {ports_text(ports)}"
     why = "at one destination each connection needs its own, and one without is dropped"
     return f"{what}; {why}: give at least {PORTS_PER_POD} for each Pod"

@@ -17,6 +17,7 @@ from podgate.linux.conntrack import NETLINK_NETFILTER, Entry, delete, entries
 from podgate.linux.netlink import Connection, DumpInterruptedError
 from podgate.linux.rtnetlink import addresses
 from podgate.model.machine import Family
+from podgate.model.tally import tally
 from podgate.targets.conntrack.state import PROTOCOLS, Barred, Flow
 
 _SHOWN: Final = 5
@@ -61,7 +62,7 @@ class ConntrackFollower(Generic[StatesT]):
             return ""
         with refusals():
             count = await delete_all(self._family, lambda entry: judge(flow_of(entry)))
-        return f"{count} tracked connection{'' if count == 1 else 's'} deleted" if count else ""
+        return f"{tally({'tracked connection': count})} deleted" if count else ""
 
 
 class BarredFollower(Generic[StatesT]):

@@ -15,6 +15,7 @@ from podgate.linux.conntrack import Entry
 from podgate.linux.netlink import Connection
 from podgate.linux.rtnetlink import addresses
 from podgate.model.machine import Family
+from podgate.model.tally import tally
 from podgate.targets.conntrack.apply import delete_all, refusals
 
 StatesT = TypeVar("StatesT")
@@ -65,7 +66,7 @@ class UdpSweep(Generic[StatesT]):
                 return ""
             count = await delete_all(self._family, partial(_must_go, judge))
         self._swept(time.perf_counter() - started, count)
-        return f"{count} stale UDP flow{'' if count == 1 else 's'} deleted" if count else ""
+        return f"{tally({'stale UDP flow': count})} deleted" if count else ""
 
 
 def _must_go(judge: FlowJudge, entry: Entry) -> bool:

@@ -60,7 +60,7 @@ def event_request(notice: Notice, subject: Subject, manager: str, instance: str,
         instance: which of us: a Pod's or node's name.
         now: RFC 3339 with microseconds.
     """
-    told = "\0".join((manager, subject.uid, str(notice.ref), notice.type, notice.reason, notice.message))
+    told = "\0".join((manager, subject.uid, str(notice.ref), notice.reason, notice.message))
     digest = hashlib.sha256(told.encode()).hexdigest()[:16]
     # Events about what is cluster-wide are in "default", as those of Kubernetes itself are.
     namespace = notice.ref.namespace or "default"
@@ -74,9 +74,9 @@ def event_request(notice: Notice, subject: Subject, manager: str, instance: str,
         "eventTime": now,
         "reportingController": f"podgate.io/{manager}",
         "reportingInstance": instance[:128],
-        "action": notice.action,
+        "action": "Reconcile",
         "reason": notice.reason,
-        "type": notice.type,
+        "type": "Warning",
         "note": notice.message.encode()[:EVENT_NOTE].decode("utf-8", "ignore"),
         "regarding": {**regarding, **{name: value for name, value in more.items() if value}},
     }

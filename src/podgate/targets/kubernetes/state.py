@@ -14,7 +14,6 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.table import Table
 
 Subresource = Literal["", "status"]
-EventType = Literal["Normal", "Warning"]
 
 OWN_LABEL: Final = "app.kubernetes.io/managed-by"
 """On objects that are ours as a whole; its value is our field manager."""
@@ -46,21 +45,17 @@ class Fields(Frozen, frozen=True):
 
 
 class Notice(Frozen, frozen=True, order=True):
-    """Something to tell about an object, once, as an Event.
+    """Something that is wrong with an object, to be told once, as an Event.
 
     Attributes:
         ref: the object.
         reason: a CamelCase word from a small fixed set.
         message: for people.
-        type: ``Warning`` where somebody should act.
-        action: what we did or tried, as a CamelCase word.
     """
 
     ref: ObjectRef
     reason: str
     message: str
-    type: EventType = "Warning"
-    action: str = "Reconcile"
 
 
 class Subject(Frozen, frozen=True):
