@@ -334,8 +334,10 @@ def _apart(obj: Mapping[str, Any]) -> Object:
     moved = {**obj, "metadata": {**obj["metadata"], "namespace": f"{obj['metadata'].get('namespace', 'default')}-6"}}
     spec = dict(obj.get("spec") or {})
     if "ports" in spec:
-        ports = [{**one, "nodePort": _port(one["nodePort"])} if "nodePort" in one else one for one in spec["ports"]]
-        spec["ports"] = ports
+        numbers = ("port", "nodePort")
+        spec["ports"] = [
+            {key: _port(value) if key in numbers else value for key, value in one.items()} for one in spec["ports"]
+        ]
     if "healthCheckNodePort" in spec:
         spec["healthCheckNodePort"] = _port(spec["healthCheckNodePort"])
     return {**moved, **({"spec": spec} if spec else {})}
