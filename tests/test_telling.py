@@ -213,6 +213,7 @@ def test_a_step_that_is_told_beside_is_asked_by_its_own_states_and_changed_in_no
         transient=True,
         gap=lambda states: len(states.color),
         committed=lambda _generation, _seconds, _whole: None,
+        failed=lambda _whole: None,
     )
     defaults = Step("", own.target, own.want, own.empty)
     fields = [field for field in Step.__struct_fields__ if field != "followers"]
