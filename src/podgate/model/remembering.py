@@ -5,25 +5,27 @@ Invariant: what is remembered equals what would be computed, as arguments are co
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
 A = TypeVar("A")
+P = ParamSpec("P")
 
 SOME: Final = 64
 """Arguments whose results are remembered: many where most are equal, and few where each is another."""
 
 
-class Remembered(Generic[T]):
+class Remembered(Generic[P, T]):
     """A pure function that is called again only when an argument differs from the last call's."""
 
-    def __init__(self, function: Callable[..., T]) -> None:
+    def __init__(self, function: Callable[P, T]) -> None:
         self._function = function
-        self._last: tuple[tuple[Any, ...], T] | None = None
+        self._last: tuple[object, T] | None = None
 
-    def __call__(self, *arguments: Any) -> T:
-        if self._last is None or self._last[0] != arguments:
-            self._last = (arguments, self._function(*arguments))
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> T:
+        given = arguments, named
+        if self._last is None or self._last[0] != given:
+            self._last = given, self._function(*arguments, **named)
         return self._last[1]
 
 

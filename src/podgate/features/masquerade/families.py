@@ -56,8 +56,7 @@ class FamilyCompiler:
             policies: of this family.
             fallback: what happens to everything else.
         """
-        made: FamilyIntent = self._made(self._listed(listed), self._own(own), facts, policies, fallback)
-        return made
+        return self._made(self._listed(listed), self._own(own), facts, policies, fallback)
 
     def _make(
         self,
@@ -90,8 +89,7 @@ class _Set:
         self._made = Remembered(self._make)
 
     def __call__(self, entries: tuple[Entry, ...]) -> tuple[tuple[Interval, ...], Spans]:
-        made: tuple[tuple[Interval, ...], Spans] = self._made(entries)
-        return made
+        return self._made(entries)
 
     def _make(self, entries: tuple[Entry, ...]) -> tuple[tuple[Interval, ...], Spans]:
         intervals = resolve(entry for entry in entries if family_of(entry.network) == self._family)

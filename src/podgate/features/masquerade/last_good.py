@@ -70,12 +70,11 @@ class PolicyReader:
         found = snapshot.kinds.get(MASQUERADE_POLICY.kind)
         if isinstance(found, Absent) and found.why == "forbidden":
             return self._forbidden(kept)
-        written: PoliciesInForce = self._chosen(snapshot.objects(MASQUERADE_POLICY), kept)
-        return written
+        return self._chosen(snapshot.objects(MASQUERADE_POLICY), kept)
 
     def _choose(self, objects: Table[ObjectRef, MasqueradePolicy], kept: bytes | None) -> PoliciesInForce:
         readings = self._read(objects)
-        earlier: Mapping[ObjectRef, MasqueradePolicy] = self._kept(kept)
+        earlier = self._kept(kept)
         policies: list[WrittenPolicy] = []
         keep: list[MasqueradePolicy] = []
         problems: list[Problem] = []
@@ -96,7 +95,7 @@ class PolicyReader:
         return PoliciesInForce(in_order(policies), _kept_bytes(keep) if keep or kept else None, tuple(problems))
 
     def _forbidden(self, kept: bytes | None) -> PoliciesInForce:
-        earlier: Mapping[ObjectRef, MasqueradePolicy] = self._kept(kept)
+        earlier = self._kept(kept)
         readings = (read_policy(policy, self._families).written for policy in earlier.values())
         stay = "those seen last stay in force" if earlier else "none is in force"
         message = f"policies may not be listed; {stay}: allow get, list and watch of {MASQUERADE_POLICY.plural}"
