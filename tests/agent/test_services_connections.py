@@ -9,6 +9,8 @@ Invariant: who answered is what the answer says; endpoints are told apart by tha
 import contextlib
 import json
 import socket
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +31,7 @@ WORLD: Final = WORLDS["ip"]
 ENDPOINTS: Final = [WORLD[name] for name in ("local-1", "local-2", "remote-1", "remote-2")]
 ADDRESS: Final = "10.96.0.53"
 PORT: Final = 8080
+OTHER_PORT: Final = 9090
 HEALTH: Final = 32000
 FLAGS: Final = ("--cluster-cidr", WORLD["cluster-cidr"], "--nodeport-addresses", "all")
 _SECONDS: Final = 1.0
@@ -49,9 +52,9 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @contextlib.contextmanager
-def proxy(lab: ServiceLab, folder: Folder, tmp_path: Path) -> Iterator[Agent]:
+def proxy(lab: ServiceLab, folder: Folder, tmp_path: Path, *flags: str) -> Iterator[Agent]:
     """Run an agent on node-1; what it wrote is gone afterwards."""
-    with serving(lab.namespace(THIS), tmp_path, folder, *FLAGS) as agent:
+    with serving(lab.namespace(THIS), tmp_path, folder, *FLAGS, *flags) as agent:
         yield agent
 
 
@@ -94,23 +97,30 @@ def clients(lab: ServiceLab, count: int) -> Iterator[list[Client]]:
         yield found
 
 
-def udp(*endpoints: str) -> list[Object]:
+def udp(*endpoints: str, port: int = PORT, ready: bool = True) -> list[Object]:
     """Give a UDP Service with these endpoints."""
-    return [
-        service("dns", ADDRESS, {"port": PORT, "protocol": "UDP"}),
-        slice_of("dns", *endpoints, port=PORT, protocol="UDP"),
-    ]
+    found = slice_of("dns", *endpoints, port=port, protocol="UDP")
+    for each in found["endpoints"]:
+        each["conditions"] = {"ready": ready, "serving": ready}
+    return [service("dns", ADDRESS, {"port": PORT, "protocol": "UDP"}), found]
 
 
-def at(*endpoints: str) -> set[str]:
-    return {f"{each}:{PORT}" for each in endpoints}
+def at(*endpoints: str, port: int = PORT) -> set[str]:
+    return {f"{each}:{port}" for each in endpoints}
 
 
 def test_a_client_that_keeps_its_socket_follows_the_endpoints(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
     first, second, third, _ = ENDPOINTS
-    folder.write(udp(first))
+    lab.serve_once(place("local-1"), first, "udp", OTHER_PORT)
+    folder.write(udp(first, ready=False))
     with proxy(lab, folder, tmp_path), clients(lab, 4) as asking:
-        assert {one.ask() for one in asking} == at(first)
+        assert {one.ask() for one in asking} == {"refused"}
+        folder.write(udp(first))
+        for one in asking:
+            poll(lambda: one.ask() in at(first))  # noqa: B023 - called at once
+        folder.write(udp(first, port=OTHER_PORT))
+        for one in asking:
+            poll(lambda: one.ask() in at(first, port=OTHER_PORT))  # noqa: B023 - called at once
         folder.write(udp(second))
         for one in asking:
             poll(lambda: one.ask() in at(second))  # noqa: B023 - called at once
@@ -189,6 +199,70 @@ def test_a_client_stays_with_its_endpoint_until_that_leaves(lab: ServiceLab, fol
         assert agent.stop() == 0
     with proxy(lab, folder, tmp_path):
         assert {name: drawn(lab, name) for name in names} == second
+
+
+def test_a_client_is_forgotten_after_the_time_of_its_service(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
+    seconds = 1
+    found = sticky(ENDPOINTS)
+    found[0]["spec"]["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": seconds}}
+    folder.write(found)
+
+    def after_a_while() -> str:
+        last = time.monotonic()
+        poll(lambda: time.monotonic() > last + seconds + 0.3)  # nobody tells when the kernel forgets
+        return str(drawn(lab, "pod", 1))
+
+    for backend in ("nftables", "iptables"):
+        with proxy(lab, folder, tmp_path, "--backend", backend):
+            (first,) = drawn(lab, "pod")
+            poll(lambda: after_a_while() != str({first}), 60)  # noqa: B023 - called at once
+        lab.run(THIS, "nft", "flush", "ruleset")
+
+
+SIZE: Final = 100_000
+"""Bytes of a large request: many segments over TCP; over UDP a fifth of it goes in fragments."""
+
+
+def test_large_requests_arrive_whole(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
+    both = [service("large", ADDRESS, {"name": "t", "port": 80}, {"name": "u", "port": 80, "protocol": "UDP"})]
+    ports = [{"name": "t", "port": 7000}, {"name": "u", "port": 7000, "protocol": "UDP"}]
+    folder.write([*both, {**slice_of("large", ENDPOINTS[2]), "ports": ports}])
+    with proxy(lab, folder, tmp_path, "--masquerade-all"), counting(lab, "remote-1", ENDPOINTS[2]) as counted:
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            sent = bytes(SIZE if kind == socket.SOCK_STREAM else SIZE // 5)
+            with inside_network(lab.descriptors[place("pod")]):
+                client = socket.socket(socket.AF_INET, kind)
+            with client:
+                client.connect((ADDRESS, 80))
+                client.sendall(sent)
+            poll(lambda: len(sent) in counted)  # noqa: B023 - called at once
+
+
+@contextlib.contextmanager
+def counting(lab: ServiceLab, name: str, address: str) -> Iterator[list[int]]:
+    """Serve at port 7000 over TCP and UDP for the body; gives the sizes of what came."""
+    counted: list[int] = []
+    with contextlib.ExitStack() as stack:
+        with inside_network(lab.descriptors[place(name)]):
+            over_tcp, over_udp = (
+                stack.enter_context(socket.socket(socket.AF_INET, kind))
+                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+            )
+        for listening in (over_tcp, over_udp):
+            listening.settimeout(60.0)
+            listening.bind((address, 7000))
+        over_tcp.listen()
+
+        def serve() -> None:
+            connection, _ = over_tcp.accept()
+            with connection:
+                counted.append(sum(len(data) for data in iter(lambda: connection.recv(1 << 16), b"")))
+            counted.append(len(over_udp.recv(1 << 16)))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield counted
+        thread.join()
 
 
 def balanced(*local: bool) -> list[Object]:
