@@ -207,7 +207,9 @@ def _doctor(words: Sequence[str]) -> int:
     from podgate.sources.origin import looked_at, unasked  # noqa: PLC0415 - as verbs above
 
     specs = [spec for spec in options_of(Settings) if spec.name in doctor.ASKS]
-    parser = Parser(prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False)
+    parser = Parser(
+        prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False, guided="metadata doctor"
+    )
     parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
     settings, arguments = _settings(parser, Settings, specs, words, partial(_with_kubeconfig, parser.prog))
     try:
@@ -227,7 +229,9 @@ def _run_beside(feature: str, verb: str, words: Sequence[str]) -> int:
 
     module = importlib.import_module(BESIDE[feature, verb])
     agent: verbs.AnyAgent = module.FEATURE
-    parser = Parser(prog=f"podgate {feature} {verb}", description=module.SUMMARY, allow_abbrev=False)
+    parser = Parser(
+        prog=f"podgate {feature} {verb}", description=module.SUMMARY, allow_abbrev=False, guided=f"{feature} {verb}"
+    )
     settings, _ = _settings(parser, agent.settings, options_of(agent.settings), words)
     return verbs.run(parser.prog, agent, settings, os.environ)
 
@@ -264,14 +268,15 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
     parser = Parser(
         prog="podgate",
         description="Every proxy that a Kubernetes Pod meets. Objects come from an API, manifests or a lab.",
-        epilog="podgate FEATURE --help and podgate FEATURE VERB --help say more.",
+        epilog="podgate FEATURE --help and podgate FEATURE VERB --help say more, with examples and exit codes.\n"
+        "documentation: README.md, docs/guide, docs/guide/exit-codes.md",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"podgate {__version__}")
     features = parser.add_subparsers(title="features", metavar="FEATURE", dest="feature", parser_class=Parser)
     chosen = next((word for word in words if not word.startswith("-")), None)
     for name, (module, summary) in FEATURES.items():
-        feature_parser = features.add_parser(name, help=summary, description=f"podgate {name} {summary}.")
+        feature_parser = features.add_parser(name, help=summary, description=f"podgate {name} {summary}.", guided=name)
         if name == chosen:
             _add_verbs(feature_parser, importlib.import_module(module).FEATURE)
     features.add_parser("addon", help="keep a cluster's add-ons as the manifests of a folder say", add_help=False)
@@ -285,7 +290,11 @@ def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
     for verb, template in VERBS.items():
         summary = template.format(asked=ASKED[feature.name])
         verb_parser = verbs.add_parser(
-            verb, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
+            verb,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            allow_abbrev=False,
+            guided=f"{feature.name} {verb}",
         )
         if verb == "explain":
             feature.add_questions(verb_parser)

@@ -132,8 +132,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=_PROG,
         description=f"Give each Node of {OLD_NODES} the new label: waits for the API, then {TRIES} tries, "
-        f"{PAUSE:g} s apart. Exit 0: done; 1: some Nodes were refused; 2: wrong use; {NOT_IN_TIME}: no API in time.",
+        f"{PAUSE:g} s apart.",
         allow_abbrev=False,
+        guided="metadata kube-up migrate-labels",
     )
     add_api(parser)
     told = "seconds to wait for the API; 0: for ever, as the scripts did (default)"

@@ -53,6 +53,12 @@ KUBECONFIG: Final = Option(
 )
 """For the field ``kubeconfig: str | None`` of every feature that reads objects."""
 
+KUBECONFIG_OF_AGENT: Final = Option(
+    "read Kubernetes objects from the API that this kubeconfig names; without it the API of the Pod's own account",
+    metavar="FILE",
+)
+"""The same for what only runs as an agent, which does not read $KUBECONFIG."""
+
 CONTEXT: Final = Option("the context in the kubeconfig; without it the current one", metavar="NAME", verbs=DECIDING)
 """For the field ``context: str | None`` beside it."""
 

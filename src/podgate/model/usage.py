@@ -22,8 +22,27 @@ class UsageError(Exception):
     """Words that no parser understands; the message says which, and where help is."""
 
 
+class Formatter(argparse.HelpFormatter):
+    """Keeps the lines of a text that has some, and fills any other."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError instead of ending the process, and guesses what a word was meant to be."""
+    """Raises UsageError instead of ending the process, and guesses what a word was meant to be.
+
+    Args:
+        guided: the words after ``podgate`` whose guidance its help ends with; none for no guidance.
+    """
+
+    def __init__(self, *args: Any, guided: str = "", **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", Formatter)
+        if guided:
+            from podgate.model.guidance import GUIDES  # noqa: PLC0415 - texts that a small process never shows
+
+            kwargs["epilog"] = str(GUIDES[guided])
+        super().__init__(*args, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Say what was wrong in one line, and where help is."""

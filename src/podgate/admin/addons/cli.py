@@ -30,10 +30,7 @@ _PAUSE: Final = 2.0
 _RECONCILE: Final = f"""\
 Keeps the add-ons in a cluster as the manifests in a folder say, as Kubernetes' addon manager does. The label
 {MODE_LABEL} decides: Reconcile objects are made, corrected, and removed when they left the folder;
-EnsureExists objects are made where they are missing, and otherwise left alone.
-
-Exit 0: the cluster is as the folder says; 1: it is not; 2: wrong use; 3: no API in time. With --dry-run 0: no
-difference, 1: some, 2: it cannot be told."""
+EnsureExists objects are made where they are missing, and otherwise left alone."""
 
 
 def main(words: Sequence[str], environ: Mapping[str, str], tell: Callable[[str], None]) -> Answered:
@@ -85,14 +82,16 @@ async def _run(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="podgate addon", description="Add-ons of a cluster, from manifests.", allow_abbrev=False)
+    parser = Parser(
+        prog="podgate addon", description="Add-ons of a cluster, from manifests.", allow_abbrev=False, guided="addon"
+    )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=Parser)
     verb = verbs.add_parser(
         "reconcile",
         help="keep a cluster's add-ons as the manifests of a folder say",
         description=_RECONCILE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        guided="addon reconcile",
     )
     verb.add_argument("folder", metavar="DIR", help="manifests: .yaml, .yml, .json, .jsonl, also in folders inside")
     add_api(verb)

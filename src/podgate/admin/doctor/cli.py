@@ -114,7 +114,8 @@ async def _with_api(found: Api, roles: Sequence[Role], environ: Mapping[str, str
             for role, settings in chosen:
                 if telling := reporters(role, roles, pods):
                     findings += await report_findings(connection.send, role, telling, cluster.nodes)
-                if role.asks and (accounts := _accounts(role, pods)):
+                # Whose rights count is not known where agents cannot be seen.
+                if role.asks and not isinstance(cluster.pods, str) and (accounts := _accounts(role, pods)):
                     findings += await review_findings(connection.send, role, settings, accounts)
         except UnreachableError as error:
             return [*findings, Finding("API", "bad", str(error), "try again; the server may be restarting")]
@@ -207,9 +208,10 @@ def _parser(features: tuple[str, ...]) -> argparse.ArgumentParser:
     parser = Parser(
         prog="podgate doctor",
         description="Say what is right and wrong with a cluster and podgate's agents in it, a verdict per line, and "
-        "what to do: ok, bad, off (not installed), unknown (could not be looked at). It only looks. Exit 1: something "
-        "is bad. Without an API it says what manifests tell.",
+        "what to do: ok, bad, off (not installed), unknown (could not be looked at). It only looks. Without an API it "
+        "says what manifests tell.",
         allow_abbrev=False,
+        guided="doctor",
     )
     add_api(parser)
     told = "look at a folder or file of manifests instead of an API"

@@ -271,8 +271,12 @@ def feature_findings(
     own_pods, own_sets = of_feature(name, pods, sets)
     if isinstance(cluster.nodes, str):
         return
+    if isinstance(cluster.pods, str):
+        installed = f"; {own_sets[0].ref} is there" if own_sets else ""
+        yield Finding(name, "unknown", f"no agent can be seen{installed}")
+        return
     if not own_pods and not own_sets:
-        hidden = isinstance(cluster.pods, str) or isinstance(cluster.sets, str)
+        hidden = isinstance(cluster.sets, str)
         seen = "no agent can be seen" if hidden else "not installed"
         yield Finding(name, "unknown" if hidden else "off", seen, "" if hidden else f"to install it: deploy/{name}")
         return

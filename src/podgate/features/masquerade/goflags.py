@@ -10,6 +10,7 @@ from typing import Final
 
 from podgate.model.frozen import Frozen
 from podgate.model.goflags import Type, read_go_flags
+from podgate.model.guidance import OLD_NAMES
 
 AGENT_FLAGS: Final[dict[str, tuple[Type, str]]] = {
     "masq-chain": ("string", "the chain in table nat that the rules are in (default IP-MASQ-AGENT)"),
@@ -70,3 +71,4 @@ def usage_lines() -> Iterator[str]:
         yield f"    \t{text}"
     yield f"Accepted without effect, since podgate logs its own way: -{', -'.join(KLOG_FLAGS)}"
     yield "podgate masquerade run --help shows what else there is."
+    yield str(OLD_NAMES["ip-masq-agent"])

@@ -35,7 +35,13 @@ def usage() -> str:
     lines = ["Usage of metadata-proxy:"]
     for name, default in sorted(DEFAULTS.items()):
         lines += [f"  -{name} string", f'    \t{_HELP[name]} (default "{default}")']
-    return "\n".join(lines) + f"\nThis is podgate {__version__}: podgate metadata run --help shows more.\n"
+    from podgate.model.guidance import OLD_NAMES  # noqa: PLC0415 - the proxy's process is small
+
+    lines += [
+        f"This is podgate {__version__}: podgate metadata run --help shows more.",
+        str(OLD_NAMES["metadata-proxy"]),
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

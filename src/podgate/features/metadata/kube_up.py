@@ -15,7 +15,8 @@ from typing import Final
 
 from podgate.features.metadata.node_rules import READY_LABEL
 from podgate.model.frozen import Frozen
-from podgate.model.usage import guessed
+from podgate.model.guidance import GUIDES
+from podgate.model.usage import Formatter, guessed
 
 BEGIN: Final = "# BEGIN_PROMETHEUS_TO_SD"
 END: Final = "# END_PROMETHEUS_TO_SD"
@@ -122,6 +123,8 @@ def _parser() -> argparse.ArgumentParser:
         description="What the cluster scripts did for metadata-proxy, by their own variables: "
         f"{', '.join((*_VARIABLES, 'ENABLE_PROMETHEUS_TO_SD', 'DISABLE_PROMETHEUS_TO_SD_IN_DS', *DEFAULTS))}, "
         "NODE_LABELS and PROVIDER_VARS.",
+        epilog=str(GUIDES["metadata kube-up"]),
+        formatter_class=Formatter,
         add_help=False,
         allow_abbrev=False,
         exit_on_error=False,

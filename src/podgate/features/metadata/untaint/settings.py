@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from podgate.model.frozen import Frozen
-from podgate.model.options import ALL_PAGES_ADDR, CONTEXT, KUBECONFIG, Option, empty_mistakes, kube_mistakes
+from podgate.model.options import ALL_PAGES_ADDR, CONTEXT, KUBECONFIG_OF_AGENT, Option, empty_mistakes, kube_mistakes
 from podgate.observe.listen import listen_mistakes
 
 
 class UntaintSettings(Frozen, frozen=True):
     """Whose taint is taken away, and once what is ready."""
 
-    kubeconfig: Annotated[str | None, KUBECONFIG] = None
+    kubeconfig: Annotated[str | None, KUBECONFIG_OF_AGENT] = None
     context: Annotated[str | None, CONTEXT] = None
     taint: Annotated[str, Option("the key of the taint", metavar="KEY")] = "podgate.dev/metadata-not-ready"
     namespace: Annotated[str, Option("where the proxies' Pods are", metavar="NS")] = "kube-system"

@@ -9,7 +9,15 @@ from typing import Annotated, ClassVar
 
 from podgate.features.metadata.settings import SOCKET_PATH, is_socket_path
 from podgate.model.frozen import Frozen
-from podgate.model.options import ALL_PAGES_ADDR, CONTEXT, KUBECONFIG, NODE_NAME, Option, empty_mistakes, kube_mistakes
+from podgate.model.options import (
+    ALL_PAGES_ADDR,
+    CONTEXT,
+    KUBECONFIG_OF_AGENT,
+    NODE_NAME,
+    Option,
+    empty_mistakes,
+    kube_mistakes,
+)
 from podgate.observe.listen import listen_mistakes
 
 
@@ -24,7 +32,7 @@ class WatchSettings(Frozen, frozen=True):
             metavar="DIR|FILE",
         ),
     ] = None
-    kubeconfig: Annotated[str | None, KUBECONFIG] = None
+    kubeconfig: Annotated[str | None, KUBECONFIG_OF_AGENT] = None
     context: Annotated[str | None, CONTEXT] = None
     objects: Annotated[bool, Option("follow Pods and MetadataPolicies; without them policy files alone count")] = True
     node_name: Annotated[str | None, NODE_NAME] = None
