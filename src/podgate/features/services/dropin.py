@@ -21,9 +21,10 @@ import yaml
 
 from podgate import __version__
 from podgate.features.services.feature import FEATURE, Services
-from podgate.features.services.proxy_config import ProxyConfig, nested
+from podgate.features.services.proxy_config import ProxyConfig, completed, nested, node_name, usual_pages
 from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, ProxyFlags, read_flags
 from podgate.features.services.proxy_settings import NO_IPVS, options_in
+from podgate.features.services.server.proxy_file import config_in
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import NAMES, sysctls_of
 from podgate.model.goflags import FlagError, HelpAskedError
@@ -48,7 +49,7 @@ def settings_of(flags: ProxyFlags, log: Log) -> Settings:
     if flags.config:
         given: dict[str, Any] = {"config": flags.config, **chosen}
         if "hostnameOverride" in flags.fields:
-            given["node_name"] = flags.fields["hostnameOverride"]
+            given["node_name"] = node_name(flags.fields["hostnameOverride"])
         own = dict(FEATURE.configured(given, log.warning))
     return settings_from(Settings, own)
 
@@ -74,9 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = settings_of(flags, log)
     except SettingsError as error:
-        for problem in error.problems:
-            sys.stderr.write(f"{NAME}: {problem}\n")
-        return 2 if any(NO_IPVS in each for each in error.problems) else 1
+        return _refuse(error)
     if flags.init_only:
         return asyncio.run(_init(settings, log))
     # The composition root stands above the features: it is named here, and knows this module as little as any other.
@@ -95,14 +94,25 @@ async def _init(settings: Settings, log: Log) -> int:
 
 
 def _write_config(flags: ProxyFlags, log: Log) -> int:
-    document = yaml.safe_dump(nested({"mode": "iptables", "detectLocalMode": "ClusterCIDR", **flags.fields}))
+    given = flags.fields
     try:
-        Path(flags.write_to).write_text(document, encoding="utf-8")
+        if flags.config:
+            config = config_in(flags.config, log.warning)
+            given = {**usual_pages(config["bindAddress"]), **config.given, **given}
+        Path(flags.write_to).write_text(yaml.safe_dump(nested(completed(given))), encoding="utf-8")
+    except SettingsError as error:
+        return _refuse(error)
     except OSError as error:
         sys.stderr.write(f"{NAME}: --write-config-to {flags.write_to}: cannot be written ({error.strerror})\n")
         return 1
     log.info("wrote the configuration", file=flags.write_to)
     return 0
+
+
+def _refuse(error: SettingsError) -> int:
+    for problem in error.problems:
+        sys.stderr.write(f"{NAME}: {problem}\n")
+    return 2 if any(NO_IPVS in problem for problem in error.problems) else 1
 
 
 def _usage() -> str:
