@@ -66,12 +66,12 @@ class Wanted:
 
     def selects(self, obj: Mapping[str, Any], ref: ObjectRef) -> bool:
         """Say whether a watch selects an object of a watched kind, from its JSON, before it is decoded."""
-        metadata = {**obj["metadata"], "namespace": ref.namespace}
-        labels = metadata.get("labels")
+        labels = obj["metadata"].get("labels")
+        labels = labels if isinstance(labels, dict) else {}
         return any(
             watch.namespace in ("", ref.namespace)
-            and matches_labels(wanted, labels if isinstance(labels, dict) else {})
-            and matches_fields(fields, {**obj, "metadata": metadata})
+            and matches_labels(wanted, labels)
+            and (not fields or matches_fields(fields, _completed(obj, ref)))
             for watch, wanted, fields in self._by_type[_text(obj, "apiVersion"), _text(obj, "kind")]
         )
 
@@ -211,6 +211,8 @@ def _read(
 
 def _completed(plain: Mapping[str, Any], ref: ObjectRef) -> Any:
     """Do as an API server does: a namespaced object is in some namespace."""
+    if plain["metadata"].get("namespace") == ref.namespace:
+        return plain
     return {**plain, "metadata": {**plain["metadata"], "namespace": ref.namespace}}
 
 
