@@ -37,6 +37,8 @@ from podgate.features.services.to_nftables import table_name
 from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Served, Step
+from podgate.kubeapi.access import AccessError
+from podgate.kubeapi.credentials import load_kubeconfig
 from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
@@ -139,7 +141,13 @@ class Services(Feature[Settings, States]):
 
     def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:
         """Need the API server's own address, unless there are rules for its Service."""
-        return obstacle(environ, has_source=bool(settings.source or settings.kubeconfig))
+        server = ""
+        if settings.kubeconfig:
+            try:
+                server = load_kubeconfig(settings.kubeconfig, settings.context or "").server
+            except AccessError:
+                return ""  # whoever logs in says what is wrong with it
+        return obstacle(environ, has_source=bool(settings.source), server=server)
 
     def instance(self, settings: Settings) -> str:
         """Have one per network namespace and name of a proxy."""

@@ -112,3 +112,23 @@ def test_a_node_without_rules_needs_the_api_servers_own_address() -> None:
         assert namespace.call(served) == ""
         assert namespace.call(lambda: obstacle(own, has_source=True)) == ""
         assert namespace.call(lambda: obstacle({}, has_source=False)) == ""
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("server", "is_service"),
+    [
+        ("https://10.96.0.1:443", True),
+        ("https://10.96.0.1", True),
+        ("https://kubernetes.default.svc", True),
+        ("https://kubernetes.default.svc.cluster.local:443", True),
+        ("https://192.168.0.10:6443", False),
+        ("https://kubernetes.example.net:6443", False),
+    ],
+)
+def test_a_kubeconfig_that_names_the_service_is_no_way_out(server: str, is_service: bool) -> None:
+    in_a_pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    with netns() as namespace:
+        said = namespace.call(lambda: obstacle(in_a_pod, has_source=False, server=server))
+        assert ("write the API server's own address into the kubeconfig" in said) is is_service
+        assert namespace.call(lambda: obstacle({}, has_source=False, server=server)) == "", "nobody knows outside a Pod"

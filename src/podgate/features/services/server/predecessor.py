@@ -9,9 +9,11 @@ Invariant: while kube-proxy may be at work nothing of it is touched, and that is
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from podgate.features.services.node import IPVS_DEVICE
 from podgate.features.services.server.proxy_at_work import NAME
@@ -131,24 +133,36 @@ class PredecessorTarget:
         yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
 
 
-def obstacle(environ: Mapping[str, str], *, has_source: bool) -> str:
+def obstacle(environ: Mapping[str, str], *, has_source: bool, server: str = "") -> str:
     """Say why this process cannot start on a node without rules; empty when it can.
 
     A Pod's own account leads to the API server by the address of the Service ``kubernetes``, which nobody leads
-    anywhere before there are rules for it: kube-proxy's, or ours of an earlier run.
+    anywhere before there are rules for it: kube-proxy's, or ours of an earlier run. A kubeconfig may do so, too.
 
     Args:
         environ: the environment.
-        has_source: whether an option says where objects come from.
+        has_source: whether an option other than a kubeconfig says where objects come from.
+        server: the kubeconfig's server, as ``https://10.96.0.1:443``; empty without a kubeconfig.
     """
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if has_source or not host or environ.get("PODGATE_SOURCE"):
         return ""
+    advice = "give --kubeconfig with the API server's own address"
+    if server:
+        named = urlsplit(server)
+        if named.hostname != host and not _SERVICE_NAME.fullmatch(named.hostname or ""):
+            return ""
+        host, port = named.hostname or "", str(named.port or 443)
+        advice = "write the API server's own address into the kubeconfig"
     try:
         with socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS):
             return ""
     except (OSError, ValueError):
         return (
             f"the API server does not answer at {host}:{port}, a Service's address, and nobody leads there before "
-            "there are rules: give --kubeconfig with the API server's own address"
+            f"there are rules: {advice}"
         )
+
+
+_SERVICE_NAME: Final = re.compile(r"kubernetes(\.default(\.svc(\..+)?)?)?")
+"""The names of the API server's Service in the cluster's DNS."""
