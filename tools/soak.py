@@ -10,13 +10,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tools import soak_masquerade, soak_metadata
+from tools import soak_masquerade, soak_metadata, soak_services
 from tools.asking import Parser
 
 Soak = Callable[[Path, float, random.Random], list[str]]
 """Runs in a folder for some seconds; gives what did not hold, as lines for people."""
 
-SOAKS: dict[str, Soak] = {"masquerade": soak_masquerade.soak, "metadata": soak_metadata.soak}
+SOAKS: dict[str, Soak] = {
+    "masquerade": soak_masquerade.soak,
+    "metadata": soak_metadata.soak,
+    "services": soak_services.soak,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -12,22 +12,19 @@ import contextlib
 import itertools
 import random
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.figures.configuration import bulk, mark, text_of
 from benchmarks.figures.edits import Kernel
-from benchmarks.support import installed, launch, rest
-from podgate.linux.namespaces import inside_network
+from benchmarks.support import launch, rest
 from tests.support.agent import Agent
 from tests.support.netns import NetNamespace, netns
 from tests.support.poll import happens
 from tests.support.volume import MountedFile
-from tools.soaking import Deeds, DidNotHoldError, Growth, soaked
+from tools.soaking import Deeds, DidNotHoldError, Growth, podgate, settle, soaked
 
 PATIENCE: Final = 10.0
 """Seconds in which the kernel must become right. Healing takes less than one; a busy machine is not at fault."""
@@ -88,11 +85,7 @@ class Node:
 
     def plan(self, config: Path) -> tuple[int, str]:
         """Ask ``podgate masquerade plan``; give its exit code and what it said."""
-        program = str(Path(sys.executable).with_name("podgate"))
-        command = [program, "masquerade", "plan", "--config", str(config)]
-        with inside_network(self.namespace.descriptor):
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=installed())
-        return done.returncode, done.stdout + done.stderr
+        return podgate(self.namespace, "masquerade", "plan", "--config", str(config))
 
 
 class World:
@@ -179,16 +172,7 @@ class World:
     def check(self) -> None:
         """See that all is as it must be, soon; raises DidNotHoldError."""
         for node in self._nodes:
-            started = time.monotonic()
-            said = ""
-            while (plan := node.plan(self._good))[0] != 0 or node.agent.get("/readyz")[0] != 200:
-                said = plan[1]
-                if not node.agent.is_alive():
-                    raise DidNotHoldError(f"{node.name}: the agent ended by itself")
-                if time.monotonic() - started > PATIENCE:
-                    raise DidNotHoldError(f"{node.name}: still different after {PATIENCE:.0f} s:\n{said}")
-            if "Traceback" in node.log.read_text():
-                raise DidNotHoldError(f"{node.name}: a traceback is in its log")
+            settle(node.name, node.agent, partial(node.plan, self._good), PATIENCE)
         own = len(self._steady.kernel.own_pods())
         if own > len(self._pods) or (self._pods and not own):
             raise DidNotHoldError(f"{len(self._pods)} Pods, but {own} intervals of own Pods in the kernel")

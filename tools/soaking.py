@@ -5,13 +5,18 @@ Invariant: while a check runs, nothing else happens.
 """
 
 import random
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
-from benchmarks.support import descriptors, memory_kb, rest
+from benchmarks.support import descriptors, installed, memory_kb, rest
+from podgate.linux.namespaces import inside_network
+from tests.support.agent import Agent
+from tests.support.netns import NetNamespace
 
 CHECK_EVERY: Final = 5.0
 """Seconds between two checks."""
@@ -133,6 +138,29 @@ def _run(world: World, seconds: float, recent: list[str]) -> None:
             warm = float("inf")
         sizes = "; ".join(map(str, world.sizes))
         print(f"{spent:6.0f} s  no difference; {world.deeds}; {sizes}; slowest check {slowest:.1f} s", flush=True)
+
+
+def podgate(namespace: NetNamespace, *command: str) -> tuple[int, str]:
+    """Run ``podgate`` with the words of a command that ends; give its exit code and what it said."""
+    program = str(Path(sys.executable).with_name("podgate"))
+    with inside_network(namespace.descriptor):
+        done = subprocess.run([program, *command], capture_output=True, text=True, check=False, env=installed())
+    return done.returncode, done.stdout + done.stderr
+
+
+def settle(name: str, agent: Agent, plan: Callable[[], tuple[int, str]], patience: float) -> None:
+    """Wait until an agent is ready and ``plan`` has nothing to do; raises DidNotHoldError after ``patience`` seconds.
+
+    Its log must hold no traceback, either.
+    """
+    started = time.monotonic()
+    while (planned := plan())[0] != 0 or agent.get("/readyz")[0] != 200:
+        if not agent.is_alive():
+            raise DidNotHoldError(f"{name}: the agent ended by itself")
+        if time.monotonic() - started > patience:
+            raise DidNotHoldError(f"{name}: still different after {patience:.0f} s:\n{planned[1]}")
+    if "Traceback" in agent.text():
+        raise DidNotHoldError(f"{name}: a traceback is in its log")
 
 
 def tail(log: Path) -> str:

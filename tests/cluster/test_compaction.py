@@ -1,13 +1,6 @@
-"""etcd forgets its history while objects change: whoever watches goes on, and misses nothing.
-
-etcd is asked by its own JSON gateway (etcd.io, "gRPC gateway"); an API server compacts every five minutes by itself.
-"""
+"""etcd forgets its history while objects change: whoever watches goes on, and misses nothing."""
 
 import asyncio
-import base64
-import json
-from http.client import HTTPConnection
-from typing import Any
 
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP
@@ -15,29 +8,12 @@ from tests.support.api_days import changes, config_map, lists, watched
 from tests.support.asynchronous import in_loop
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.cluster import ControlPlane
+from tests.support.etcd import compact
 from tests.support.kube_source import Running
 from tests.support.poll import poll_async
 from tests.support.real_api import RealApi
 
 ROUNDS, OBJECTS = 6, 12
-
-
-def etcd(plane: ControlPlane, what: str, **fields: Any) -> str:
-    """Ask etcd, and give its answer, also a refusal."""
-    connection = HTTPConnection("127.0.0.1", plane.ports.etcd, timeout=10)
-    try:
-        connection.request("POST", f"/v3/{what}", json.dumps(fields), {"Content-Type": "application/json"})
-        return connection.getresponse().read().decode()
-    finally:
-        connection.close()
-
-
-def compact(plane: ControlPlane) -> None:
-    """Have etcd forget all but the newest of everything, and see that it did."""
-    now = int(json.loads(etcd(plane, "maintenance/status"))["header"]["revision"])
-    etcd(plane, "kv/compaction", revision=now, physical=True)
-    key = base64.b64encode(b"/registry/namespaces/default").decode()
-    assert "has been compacted" in etcd(plane, "kv/range", key=key, revision=now - 1)
 
 
 def written(api: RealApi, count: int) -> None:

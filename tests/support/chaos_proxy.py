@@ -62,6 +62,10 @@ class ChaosProxy:
         """Have these faults strike the next requests that they are for."""
         self._faults += faults
 
+    def calm(self) -> None:
+        """Forget the faults that have not struck."""
+        self._faults.clear()
+
     @property
     def pending(self) -> int:
         """How many faults have not struck as often as they should."""
