@@ -6,9 +6,8 @@ Invariant: a shard whose entries did not change is the same object before and af
 whole shard is skipped; a fresh operator on the same input gives an equal table (tests/model/test_table.py).
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping
-from itertools import compress
+from itertools import compress, starmap
 from operator import is_, is_not
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
@@ -172,14 +171,22 @@ def _differing(old: Table[K, V], new: Table[K, W]) -> Iterator[tuple[int, dict[K
 
 def changes(old: Table[K, V], new: Table[K, V]) -> Iterator[Change[K, V]]:
     """Give each key whose value differs, in no order: added (old None), removed (new None) or replaced."""
+    return starmap(Change, _changes(old, new))
+
+
+def _changes(old: Table[K, V], new: Table[K, V]) -> Iterator[tuple[K, V | None, V | None]]:
     for _, before, after in _differing(old, new):
+        if not before:  # as of a whole first table
+            for key, value in after.items():
+                yield key, None, value
+            continue
         for key, value in after.items():
             have = before.get(key)
             if have is not value and have != value:
-                yield Change(key, have, value)
+                yield key, have, value
         for key, value in before.items():
             if key not in after:
-                yield Change(key, value, None)
+                yield key, value, None
 
 
 class mapped(Generic[K, V, W]):  # noqa: N801 - reads as a verb where it is used: prices = mapped(price)
@@ -229,13 +236,13 @@ class grouped(Generic[G, K, V]):  # noqa: N801
                 members[group] = dict(self._output.get(group, {}))
             return members[group]
 
-        for change in changes(self._input, table):
-            if change.old is not None:
-                for group in self._keys_of(change.key, change.old):
-                    of(group).pop(change.key, None)
-            if change.new is not None:
-                for group in self._keys_of(change.key, change.new):
-                    of(group)[change.key] = change.new
+        for key, old, new in _changes(self._input, table):
+            if old is not None:
+                for group in self._keys_of(key, old):
+                    of(group).pop(key, None)
+            if new is not None:
+                for group in self._keys_of(key, new):
+                    of(group)[key] = new
         kept = {group: entries for group, entries in members.items() if entries}
         self._input = table
         self._output = self._output.updated(kept, removed=[group for group, entries in members.items() if not entries])
@@ -286,12 +293,14 @@ class counted(Generic[G, K, V]):  # noqa: N801
 
     def __call__(self, table: Table[K, V]) -> Table[G, int]:
         """Give the counts, counting only entries that differ from the previous call's."""
-        more: Counter[G] = Counter()
-        for change in changes(self._input, table):
-            if change.old is not None:
-                more.subtract(self._keys_of(change.key, change.old))
-            if change.new is not None:
-                more.update(self._keys_of(change.key, change.new))
+        more: dict[G, int] = {}
+        for key, old, new in _changes(self._input, table):
+            if old is not None:
+                for named in self._keys_of(key, old):
+                    more[named] = more.get(named, 0) - 1
+            if new is not None:
+                for named in self._keys_of(key, new):
+                    more[named] = more.get(named, 0) + 1
         counts = {key: self._output.get(key, 0) + difference for key, difference in more.items() if difference}
         kept = {key: count for key, count in counts.items() if count}
         self._input = table
@@ -314,12 +323,12 @@ class spread(Generic[K, V, G, W]):  # noqa: N801
         """Give the tables that ever had an entry, rebuilding only what came from entries that differ."""
         added: dict[str, dict[G, W]] = {}
         removed: dict[str, list[G]] = {}
-        for change in changes(self._input, table):
-            if change.old is not None:
-                for name, key, _ in self._function(change.key, change.old):
+        for source, old, new in _changes(self._input, table):
+            if old is not None:
+                for name, key, _ in self._function(source, old):
                     removed.setdefault(name, []).append(key)
-            if change.new is not None:
-                for name, key, value in self._function(change.key, change.new):
+            if new is not None:
+                for name, key, value in self._function(source, new):
                     added.setdefault(name, {})[key] = value
         output = dict(self._output)
         for name in {**added, **removed}:
