@@ -62,7 +62,7 @@ def everything(family: Family, local: LocalTraffic, *, localhost: bool) -> Inten
     )
     node = NodeWide(local, node_port_ips=None if localhost else (address(family, 2),), localhost=localhost)
     part = FamilyIntent(family, node, Table.of({ObjectRef("Service", "web", "shop"): ports}))
-    checks = Table.of({32000: HealthCheck("shop", "web", 1)})
+    checks = Table.of({32000: HealthCheck("shop", "web", 1, 1)})
     return Intent(part if family == "ip" else None, part if family == "ip6" else None, checks)
 
 

@@ -11,7 +11,7 @@ from podgate.features.services.addresses import address_text, endpoint_text, wit
 from podgate.features.services.check import check
 from podgate.features.services.compile import Compiler
 from podgate.features.services.explain import Asker, answer_line
-from podgate.features.services.intent import FAMILIES, FamilyIntent, Guard, Intent, ServicePort
+from podgate.features.services.intent import FAMILIES, FamilyIntent, Guard, HealthCheck, Intent, ServicePort
 from podgate.features.services.node import here_of
 from podgate.features.services.settings import Settings
 from podgate.joints import Compiled, Inputs, QuestionError
@@ -60,7 +60,7 @@ def actual(asked: Asked, name: str, lines: list[str]) -> list[str]:
             return [node_line(part) for family in FAMILIES if (part := intent.of(family)) is not None]
         case "health":
             checks = sorted(intent.health_checks.items())
-            return [f"{port}: {each.namespace}/{each.name} {each.local_endpoints}" for port, each in checks] or ["none"]
+            return [f"{port}: {health_text(each)}" for port, each in checks] or ["none"]
         case "problems":
             found = [problem for ref in sorted(compiled.problems) for problem in compiled.problems[ref]]
             return [printed(problem) for problem in found] or ["none"]
@@ -72,6 +72,12 @@ def actual(asked: Asked, name: str, lines: list[str]) -> list[str]:
         case "check":
             return [printed(problem) for problem in check(intent, *asked[1:])] or ["nothing"]
     return [f"{question} -> {answered(question, compiled, inputs)}" for question in questions(lines)]
+
+
+def health_text(check: HealthCheck) -> str:
+    counts = {"IPv4": check.of("ip"), "IPv6": check.of("ip6")}
+    shown = ", ".join(f"{name} {count}" for name, count in counts.items() if count is not None)
+    return f"{check.namespace}/{check.name} {shown}"
 
 
 def ports_of(part: FamilyIntent | None) -> list[ServicePort]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from podgate.features.services.health import is_healthy, proxy_page, service_page
-from podgate.features.services.intent import HealthCheck
+from podgate.features.services.intent import FAMILIES, HealthCheck
 
 PROXY = {
     # behind, eligible, asks: status, keys
@@ -38,7 +38,7 @@ SERVICES = {
 
 @pytest.mark.parametrize(("endpoints", "healthy", "status"), SERVICES.values(), ids=SERVICES)
 def test_a_service(endpoints: int, status: int, *, healthy: bool) -> None:
-    found, _, body, *more = service_page(HealthCheck("shop", "web", endpoints), healthy=healthy)
+    found, _, body, *more = service_page(HealthCheck("shop", "web", endpoints, 7), "ip", healthy=healthy)
     assert found == status
     assert json.loads(body) == {
         "service": {"namespace": "shop", "name": "web"},
@@ -52,4 +52,10 @@ def test_a_service(endpoints: int, status: int, *, healthy: bool) -> None:
 
 
 def test_a_port_whose_service_is_gone() -> None:
-    assert service_page(None, healthy=True)[0] == 404
+    assert service_page(None, "ip", healthy=True)[0] == 404
+
+
+def test_each_family_counts_its_own_endpoints() -> None:
+    both, one = HealthCheck("shop", "web", 1, 0), HealthCheck("shop", "web", 1)
+    assert [service_page(both, family, healthy=True)[0] for family in FAMILIES] == [200, 503]
+    assert [service_page(one, family, healthy=True)[0] for family in FAMILIES] == [200, 404]

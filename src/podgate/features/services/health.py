@@ -15,6 +15,7 @@ from podgate.features.services.loopback_ports import SERVES, owner, taken
 from podgate.joints import Key
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.services import SERVICE
+from podgate.model.machine import Family
 from podgate.model.problems import Problem
 from podgate.observe.answers import TEXT, Answer
 from podgate.targets.listeners.state import Endpoint
@@ -47,17 +48,18 @@ def proxy_page(now: float, behind: float, *, healthy: bool, eligible: bool, asks
     return status, JSON, json.dumps(body).encode(), _NOSNIFF
 
 
-def service_page(check: HealthCheck | None, *, healthy: bool) -> Answer:
+def service_page(check: HealthCheck | None, family: Family, *, healthy: bool) -> Answer:
     """Answer at a health check node port: 200 where an endpoint on this node is ready and the proxy works."""
-    if check is None:
+    endpoints = None if check is None else check.of(family)
+    if check is None or endpoints is None:
         return 404, TEXT, b"no Service has this health check node port\n"
     body = {
         "service": {"namespace": check.namespace, "name": check.name},
-        "localEndpoints": check.local_endpoints,
+        "localEndpoints": endpoints,
         "serviceProxyHealthy": healthy,
     }
-    status = 200 if check.local_endpoints and healthy else 503
-    weight = ("X-Load-Balancing-Endpoint-Weight", str(check.local_endpoints))
+    status = 200 if endpoints and healthy else 503
+    weight = ("X-Load-Balancing-Endpoint-Weight", str(endpoints))
     return status, JSON, json.dumps(body).encode(), (*_NOSNIFF, weight)
 
 

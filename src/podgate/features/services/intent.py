@@ -124,11 +124,22 @@ class FamilyIntent(Frozen, frozen=True):
 
 
 class HealthCheck(Frozen, frozen=True):
-    """What a Service's health check node port answers: how many ready endpoints are on this node."""
+    """What a Service's health check node port answers to whom asks by an address of a family.
+
+    Attributes:
+        namespace, name: the Service.
+        ip, ip6: how many ready endpoints of the family are on this node; None without a cluster IP of it, where nobody
+            listens.
+    """
 
     namespace: str
     name: str
-    local_endpoints: int
+    ip: int | None = None
+    ip6: int | None = None
+
+    def of(self, family: Family) -> int | None:
+        """Give a family's ready endpoints."""
+        return self.ip if family == "ip" else self.ip6
 
 
 class Intent(Frozen, frozen=True):

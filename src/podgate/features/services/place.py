@@ -45,7 +45,7 @@ def place(
     ip6 = () if facts.ip6 is None else _ports("ip6", facts, facts.ip6, each, here)
     if not facts.health_port:
         return Placed(ip, ip6)
-    return Placed(ip, ip6, facts.health_port, HealthCheck(ref.namespace, ref.name, _ready(facts, each, here)))
+    return Placed(ip, ip6, facts.health_port, _health(ref, facts, each, here))
 
 
 def _ports(
@@ -108,12 +108,14 @@ def _guard(balancers: tuple[bytes, ...], sources: tuple[Span, ...], here: Here) 
     return Guard(balancers, sources)
 
 
-def _ready(facts: ServiceFacts, slices: Iterable[SliceFacts], here: Here) -> int:
-    """Count the ready endpoints on this node by address; of a dual-stack Service in the family that has more."""
-    counts = [0]
-    for family in FAMILIES:
-        part = facts.of(family)
-        if part is not None:
-            own = [each for each in slices if each.family == family]
-            counts.append(ready_here(own, here, {(port.name, port.protocol) for port in part.ports}))
-    return max(counts)
+def _health(ref: ObjectRef, facts: ServiceFacts, slices: Iterable[SliceFacts], here: Here) -> HealthCheck:
+    ip, ip6 = (_ready(family, facts.of(family), slices, here) for family in FAMILIES)
+    return HealthCheck(ref.namespace, ref.name, ip, ip6)
+
+
+def _ready(family: Family, part: FamilyFacts | None, slices: Iterable[SliceFacts], here: Here) -> int | None:
+    """Count the ready endpoints of a family on this node, by address."""
+    if part is None:
+        return None
+    own = [each for each in slices if each.family == family]
+    return ready_here(own, here, {(port.name, port.protocol) for port in part.ports})

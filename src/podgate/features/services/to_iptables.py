@@ -188,6 +188,8 @@ class Writer:
 
     def _checks(self, checks: Table[int, HealthCheck]) -> Iterator[str]:
         for port, check in sorted(checks.items()):
+            if check.of(self._family) is None:
+                continue
             why = self._style.comment(f"{check.namespace}/{check.name} health check node port")
             yield said("-p tcp", why, f"-m tcp --dport {port} -j ACCEPT")
 

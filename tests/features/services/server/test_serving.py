@@ -21,7 +21,7 @@ from podgate.observe.metrics import Measured, Reading
 from podgate.targets.listeners.state import Endpoint
 from podgate.targets.listeners.state import State as ListenersState
 
-CHECKS = Table.of({32000: HealthCheck("shop", "web", 2), 32001: HealthCheck("shop", "dns", 0)})
+CHECKS = Table.of({32000: HealthCheck("shop", "web", 2, 1), 32001: HealthCheck("shop", "dns", 0)})
 NODE = NodeWide(node_port_ips=(ip_address("127.0.0.1").packed,))
 INTENT = Intent(FamilyIntent("ip", NODE), None, CHECKS)
 
@@ -82,16 +82,19 @@ def test_pages_say_how_it_is_and_count_what_they_said() -> None:
 @pytest.mark.parametrize(("port", "status"), [(32000, 200), (32001, 503), (32002, 404)])
 def test_a_health_check_node_port(port: int, status: int) -> None:
     made, _ = serving()
-    assert made.health_check(port)[0] == status
+    assert made.health_check("ip", port)[0] == status
 
 
 def test_it_listens_where_node_ports_are_open() -> None:
     everywhere = Intent(FamilyIntent("ip"), FamilyIntent("ip6"), CHECKS)
     assert {str(each) for each in listeners_of(INTENT).endpoints} == {
-        "127.0.0.1:32000 (health check 32000)",
-        "127.0.0.1:32001 (health check 32001)",
+        "127.0.0.1:32000 (IPv4 health check 32000)",
+        "127.0.0.1:32001 (IPv4 health check 32001)",
     }
-    assert {each.address for each in listeners_of(everywhere).endpoints} == {"0.0.0.0", "::"}
+    assert {(each.address, each.port) for each in listeners_of(everywhere).endpoints} == {
+        *(("0.0.0.0", 32000), ("0.0.0.0", 32001)),
+        ("::", 32000),  # the other one has no cluster IP of IPv6
+    }
 
 
 def test_a_client_is_answered_by_what_is_known_at_that_moment() -> None:
@@ -106,7 +109,7 @@ def test_a_client_is_answered_by_what_is_known_at_that_moment() -> None:
 
     async def story() -> tuple[bytes, bytes]:
         target = made.target
-        want = ListenersState(frozenset({Endpoint("127.0.0.1", 0, "health check 32000")}))
+        want = ListenersState(frozenset({Endpoint("127.0.0.1", 0, "IPv4 health check 32000")}))
         assert await target.apply(target.diff(await target.read(), want)) == {}
         (port,) = target.ports().values()
         first = await ask(port)
@@ -141,7 +144,7 @@ def test_a_port_that_somebody_else_holds_is_its_services_problem() -> None:
 
 
 NOT_OURS = {
-    "a socket of another kind": Endpoint("0.0.0.0", 32002, "health check 32002"),
+    "a socket of another kind": Endpoint("0.0.0.0", 32002, "IPv4 health check 32002"),
     "no socket": "10.96.0.10",
 }
 

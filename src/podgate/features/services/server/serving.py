@@ -6,6 +6,7 @@ Invariant: a page is made of what was committed last, of what the host knows, an
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -20,6 +21,7 @@ from podgate.features.services.server.passes import Passes
 from podgate.features.services.server.progress import Progress
 from podgate.features.services.settings import Settings
 from podgate.joints import Served
+from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.observe.answers import TEXT, Answer, Page
 from podgate.observe.metrics import CONTENT_TYPE, Counter, Counters, Measured, exposition
@@ -31,7 +33,8 @@ from podgate.targets.cell.state import State as CellState
 from podgate.targets.listeners.state import Endpoint
 from podgate.targets.listeners.state import State as ListenersState
 
-_HEALTH_CHECK = "health check"
+_HEALTH_CHECK: Final[Mapping[Family, str]] = {"ip": "IPv4 health check", "ip6": "IPv6 health check"}
+"""How names of what is served begin, before the number."""
 
 
 class Serving:
@@ -72,10 +75,10 @@ class Serving:
         """Say where this process listens, beside its pages."""
         return ListenersState(listeners_of(intent).endpoints | self._loopback_ports.endpoints(intent))
 
-    def health_check(self, port: int) -> Answer:
-        """Answer at a health check node port."""
+    def health_check(self, family: Family, port: int) -> Answer:
+        """Answer at a health check node port, to who asked by an address of a family."""
         checks: Table[int, HealthCheck] = self.cell.value.health_checks if self.cell.value else Table()
-        return service_page(checks.get(port), healthy=self._healthy())
+        return service_page(checks.get(port), family, healthy=self._healthy())
 
     def _healthy(self) -> bool:
         return self.served is None or is_healthy(self.served.behind(), self._settings.sync_period)
@@ -128,15 +131,16 @@ class _Protocols(Mapping[str, Callable[[], asyncio.BaseProtocol]]):
         passing_on = self._loopback.protocol(name)
         if passing_on is not None:
             return passing_on
-        port = int(name.removeprefix(f"{_HEALTH_CHECK} "))
-        server = PageServer({"*": lambda: self._serving.health_check(port)})
+        family = next(family for family, begins in _HEALTH_CHECK.items() if name.startswith(begins))
+        port = int(name.rpartition(" ")[2])
+        server = PageServer({"*": lambda: self._serving.health_check(family, port)})
         return lambda: PageConnection(server)
 
     def __iter__(self) -> Iterator[str]:
         checks: Table[int, HealthCheck] = (
             self._serving.cell.value.health_checks if self._serving.cell.value else Table()
         )
-        return (f"{_HEALTH_CHECK} {port}" for port in checks)
+        return (f"{begins} {port}" for begins in _HEALTH_CHECK.values() for port in checks)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -153,7 +157,10 @@ def listeners_of(intent: Intent) -> ListenersState:
         own = part.node.node_port_ips
         addresses = [everywhere] if own is None else [address_text(each) for each in own]
         endpoints |= {
-            Endpoint(address, port, f"{_HEALTH_CHECK} {port}") for address in addresses for port in intent.health_checks
+            Endpoint(address, port, f"{_HEALTH_CHECK[family]} {port}")
+            for port, check in intent.health_checks.items()
+            if check.of(family) is not None
+            for address in addresses
         }
     return ListenersState(frozenset(endpoints))
 
