@@ -27,7 +27,7 @@ SERVICES = [
     ("type: ExternalName, externalName: a, ipFamilies: [IPv4]", "spec.ipFamilies", "remove them"),
     ("ports: [{port: 0}]", "spec.ports[0].port", "0 is no port"),
     ("ports: [{port: 65536}]", "spec.ports[0].port", "65535"),
-    ("ports: [{port: '80'}]", "spec.ports[0].port", "Expected 'int'"),
+    ("ports: [{port: '80'}]", "spec.ports[0].port", "expected a whole number, got text"),
     ("ports: [{port: 80, protocol: tcp}]", "spec.ports[0].protocol", "'tcp' is not one of SCTP, TCP, UDP"),
     ("ports: [{port: 80, targetPort: Web}]", "spec.ports[0].targetPort", "not the name of a port"),
     ("ports: [{port: 80}, {port: 81}]", "spec.ports[0].name", "needs a name"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podgate.lab.shapes import Deployment, Node, Pod, ShapeFault, shape_fault, view, without_nulls
+from podgate.lab.shapes import Deployment, Node, Pod, ShapeFault, shape_fault, view
 
 
 def test_absent_fields_have_the_apis_defaults() -> None:
@@ -23,10 +23,6 @@ def test_a_nodes_ranges_from_either_field() -> None:
     for spec in ({"podCIDR": "10.0.0.0/24"}, {"podCIDRs": ["10.0.0.0/24"]}):
         assert view({"metadata": {"name": "n"}, "spec": spec}, Node).ranges == ("10.0.0.0/24",)
     assert view({"metadata": {"name": "n"}}, Node).ranges == ()
-
-
-def test_nulls_in_maps_are_absent_and_in_lists_stay() -> None:
-    assert without_nulls({"a": None, "b": [None, {"c": None}], "d": 0}) == {"b": [None, {}], "d": 0}
 
 
 FAULTS: list[tuple[dict[str, Any], str, str]] = [

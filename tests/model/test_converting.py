@@ -19,6 +19,12 @@ def test_null_is_the_same_as_absent_in_maps_and_stays_in_lists() -> None:
     [
         ({"spec": {"nodeName": 7}}, "spec.nodeName", "expected text, got a whole number: correct it"),
         ({"spec": []}, "spec", "expected a map, got a list: correct it"),
+        ({"spec": {"nodeName": None}}, "spec.nodeName", "expected text, got null: correct it"),
+        (
+            {"metadata": {"deletionTimestamp": 1}},
+            "metadata.deletionTimestamp",
+            "expected text, got a whole number: correct it",
+        ),
         ({"metadata": {"labels": {"a": 1}}}, "metadata.labels", "expected text, got a whole number: correct it"),
     ],
 )

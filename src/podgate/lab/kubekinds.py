@@ -13,7 +13,7 @@ import msgspec
 from podgate.kubeapi.answers import refusal
 from podgate.kubeapi.frames import INITIAL_END, Batch, Bookmark, Event, Gone, NotAFrame, Page, Put
 from podgate.lab.kinds import BUILT_IN, LAB_GROUP, Object, Resource
-from podgate.lab.shapes import without_nulls
+from podgate.model.converting import without_nulls
 from podgate.model.frozen import ObjectRef
 from podgate.model.snapshot import Kind
 

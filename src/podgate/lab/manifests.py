@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from podgate.lab.kinds import Kinds, Object, defined_by, ref_of
-from podgate.lab.shapes import without_nulls
 from podgate.lab.validity import fault_of
+from podgate.model.converting import without_nulls
 from podgate.model.documents import Lines, field_path
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.problems import Severity

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from podgate.lab.shapes import PodIP, Shape, without_nulls
+from podgate.lab.shapes import PodIP, Shape
+from podgate.model.converting import without_nulls
 
 
 class Metadata(Shape, frozen=True):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from podgate.lab.kinds import LAB_GROUP, Object, group_of
-from podgate.model.fieldpath import Part, field_path
+from podgate.model.converting import worded
 from podgate.model.frozen import Frozen
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -330,9 +330,9 @@ _SHAPES: Final[Mapping[tuple[str, str], type[Shape]]] = {
 
 
 _HINTS: Final = {
-    "Expected `str`, got `bool`": "; y, n, yes, no, on and off are booleans in YAML: put text in quotes",
-    "Expected `str`, got `int`": "; put text in quotes",
-    "Expected `str`, got `float`": "; put text in quotes",
+    "expected text, got true or false": "; y, n, yes, no, on and off are booleans in YAML: put text in quotes",
+    "expected text, got a whole number": "; put text in quotes",
+    "expected text, got a number": "; put text in quotes",
 }
 
 
@@ -352,15 +352,6 @@ def view(obj: Object, shape: type[ShapeT]) -> ShapeT:
     return msgspec.convert(obj, shape)
 
 
-def without_nulls(value: Any) -> Any:
-    """Leave out map entries that are null, which the API server treats as absent."""
-    if isinstance(value, dict):
-        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        return [without_nulls(inner) for inner in value]
-    return value
-
-
 def shape_fault(obj: Object) -> ShapeFault | None:
     """Say why an object does not fit its kind; None if it does."""
     if not isinstance(obj.get("kind"), str) or not isinstance(obj.get("apiVersion"), str):
@@ -373,21 +364,6 @@ def misfit(value: Any, shape: type[msgspec.Struct], above: str = "") -> ShapeFau
     try:
         msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at ")
-        hint = next((hint for sign, hint in _HINTS.items() if message.endswith(sign)), "")
-        return ShapeFault(f"{above}.{_field(place.strip('`'))}".strip("."), message.replace("`", "'") + hint)
+        field, message = worded(str(error))
+        return ShapeFault(f"{above}.{field}".strip("."), message + _HINTS.get(message, ""))
     return None
-
-
-def _field(place: str) -> str:
-    """Turn msgspec's ``$.spec.template[0]`` or ``$[...]`` into a field path, as far as it names fields."""
-    parts: list[Part] = []
-    for word in place.removeprefix("$").replace("[", ".[").split("."):
-        if word.startswith("["):
-            index = word.strip("[]")
-            if not index.isdigit():
-                break  # [...]: some value of a map; the map is as near as msgspec tells
-            parts.append(int(index))
-        elif word:
-            parts.append(word)
-    return field_path(parts)

@@ -33,8 +33,8 @@ from podgate.lab.shapes import (
     misfit,
     shape_fault,
     view,
-    without_nulls,
 )
+from podgate.model.converting import without_nulls
 from podgate.model.fieldpath import field_path
 
 IP_ANNOTATION: Final = "lab.podgate.dev/ip"

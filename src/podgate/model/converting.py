@@ -10,9 +10,9 @@ from typing import Any, Final
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
 
-_WHERE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
-_WORDS: Final = {"`str`": "text", "`int`": "a whole number", "`bool`": "true or false", "`object`": "a map",
-                 "`array`": "a list", "`float`": "a number"}  # fmt: skip
+_WORDS: Final = {"str": "text", "int": "a whole number", "bool": "true or false", "object": "a map",
+                 "array": "a list", "float": "a number"}  # fmt: skip
+_TYPES: Final = re.compile(rf"`((?:(?:{'|'.join(_WORDS)}|null)(?: \| )?)+)`")
 
 
 def without_nulls(value: Any) -> Any:
@@ -22,13 +22,23 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def invalid(ref: ObjectRef, complaint: str) -> Problem:
-    """Put msgspec's complaint, ``Expected `str`, got `int` - at `$.spec.podCIDR```, into our form."""
-    found = _WHERE.fullmatch(complaint)
-    what, path = (found["what"], found["path"] or "$") if found else (complaint, "$")
-    for word, ours in _WORDS.items():
-        what = what.replace(word, ours)
+def worded(complaint: str) -> tuple[str, str]:
+    """Give the field that msgspec complains of, and the complaint in our words.
+
+    ``Expected `str`, got `int` - at `$.spec.podCIDR``` is ``spec.podCIDR`` and ``expected text, got a whole number``.
+    """
+    what, _, path = complaint.partition(" - at `")
+    what = _TYPES.sub(_in_words, what)
     # Keys of maps are shown as [...]: what is before them is as near as one gets.
-    field = path.removeprefix("$").removeprefix(".").split("[...]")[0]
-    message = f"{what[:1].lower()}{what[1:]}: correct it"
-    return Problem(ref, "error", "Invalid", field, message)
+    field = path.rstrip("`").removeprefix("$").removeprefix(".").split("[...]")[0]
+    return field, f"{what[:1].lower()}{what[1:]}"
+
+
+def _in_words(types: re.Match[str]) -> str:
+    return " or ".join(_WORDS[each] for each in types[1].split(" | ") if each in _WORDS) or "null"
+
+
+def invalid(ref: ObjectRef, complaint: str) -> Problem:
+    """Make a problem of msgspec's complaint about an object."""
+    field, message = worded(complaint)
+    return Problem(ref, "error", "Invalid", field, f"{message}: correct it")
