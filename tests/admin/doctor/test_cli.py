@@ -171,9 +171,10 @@ TABLE: list[tuple[Callable[[FakeApiServer], None], int, list[str]]] = [
         "ok masquerade here: it would read",
     ]),
     (rights_hidden, 0, [f"unknown masquerade: rights: of {ACCOUNT} cannot be told: 403 Forbidden"]),
-    (pods_hidden, 0, [
+    (pods_hidden, 1, [
         "unknown cluster: Pods cannot be seen: 403 Forbidden",
         "unknown masquerade: no agent can be seen; DaemonSet/kube-system/ip-masq-agent is there",
+        "bad masquerade: rights: your login may not list pods →",
     ]),
     (policies_not_installed, 0, [
         "off kinds: MasqueradePolicy is not installed → to use it: apply its customresourcedefinition.yaml",

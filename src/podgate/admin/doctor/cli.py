@@ -114,8 +114,7 @@ async def _with_api(found: Api, roles: Sequence[Role], environ: Mapping[str, str
             for role, settings in chosen:
                 if telling := reporters(role, roles, pods):
                     findings += await report_findings(connection.send, role, telling, cluster.nodes)
-                # Whose rights count is not known where agents cannot be seen.
-                if role.asks and not isinstance(cluster.pods, str) and (accounts := _accounts(role, pods)):
+                if role.asks and (accounts := _accounts(role, pods)):
                     findings += await review_findings(connection.send, role, settings, accounts)
         except UnreachableError as error:
             return [*findings, Finding("API", "bad", str(error), "try again; the server may be restarting")]
