@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from podgate.features.metadata import globs
+from podgate.model.converting import worded
 from podgate.model.frozen import Frozen
 
 MAX_RULES: Final = 256
@@ -139,9 +140,9 @@ def _spec(data: bytes) -> PolicySpec:
 
 def from_msgspec(text: str) -> Mistake:
     """Turn msgspec's words (``… - at `$.rules[0].verdict` ``) into a mistake with its field."""
-    message, _, place = text.partition(" - at `")
-    field = place.rstrip("`").removeprefix("$").lstrip(".").removeprefix("spec").lstrip(".")
-    return Mistake(field, "BadPolicy", f"{message}: see docs/guide/metadata for the fields of a policy")
+    field, message = worded(text)
+    message = f"{message}: see docs/guide/metadata for the fields of a policy"
+    return Mistake(field.removeprefix("spec").lstrip("."), "BadPolicy", message)
 
 
 def mistakes(spec: PolicySpec) -> Iterator[Mistake]:
