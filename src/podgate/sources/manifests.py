@@ -163,10 +163,10 @@ class SnapshotReader:
         if not now.parsed:
             return FileObjects(before.objects, before.places, now.problems, parsed=False)
         # An equal object stays the value that it was: whoever compares by identity sees no change.
-        objects = {
-            ref: before.objects[ref] if before.objects.get(ref) == obj else obj for ref, obj in now.objects.items()
-        }
-        kept = {ref: before.objects[ref] for ref in now.broken if ref in before.objects and ref not in objects}
+        known, objects = before.objects, now.objects
+        if known:
+            objects = {ref: known[ref] if known.get(ref) == obj else obj for ref, obj in objects.items()}
+        kept = {ref: known[ref] for ref in now.broken if ref in known and ref not in objects}
         places = {**{ref: before.places[ref] for ref in kept}, **now.places}
         return FileObjects({**objects, **kept}, places, now.problems, now.broken)
 

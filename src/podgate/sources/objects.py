@@ -6,7 +6,7 @@ Invariant: nothing raises on any text; what cannot be used is a Problem, on the 
 file, with the document's index in front of the field: ``[2].spec.podCIDR``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -48,32 +48,36 @@ class FileObjects(Frozen, frozen=True):
     parsed: bool = True
 
 
+Asked = tuple[Watch, Selector, Selector]
+"""A watch, and its selectors of labels and fields."""
+
+
 class Wanted:
     """Which objects some watches ask for."""
 
     def __init__(self, watches: Iterable[Watch]) -> None:
-        self._by_type: dict[tuple[str, str], list[tuple[Watch, Selector, Selector]]] = {}
+        self._by_type: dict[tuple[str, str], list[Asked]] = {}
         self.kinds: dict[str, Kind[Any]] = {}
         for watch in watches:
             selectors = (label_selector(watch.label_selector), field_selector(watch.field_selector))
             self._by_type.setdefault((watch.kind.api_version, watch.kind.kind), []).append((watch, *selectors))
             self.kinds[watch.kind.kind] = watch.kind
 
-    def kind_of(self, obj: Mapping[str, Any]) -> Kind[Any] | None:
-        """Give the watched kind of an object, or None if nobody watches its kind."""
-        found = self._by_type.get((_text(obj, "apiVersion"), _text(obj, "kind")))
-        return found[0][0].kind if found else None
+    def asked_for(self, api_version: str, kind: str) -> Sequence[Asked]:
+        """Give the watches of a kind, with what they select by."""
+        return self._by_type.get((api_version, kind), ())
 
-    def selects(self, obj: Mapping[str, Any], ref: ObjectRef) -> bool:
-        """Say whether a watch selects an object of a watched kind, from its JSON, before it is decoded."""
-        labels = obj["metadata"].get("labels")
-        labels = labels if isinstance(labels, dict) else {}
-        return any(
-            watch.namespace in ("", ref.namespace)
-            and matches_labels(wanted, labels)
-            and (not fields or matches_fields(fields, _completed(obj, ref)))
-            for watch, wanted, fields in self._by_type[_text(obj, "apiVersion"), _text(obj, "kind")]
-        )
+
+def _is_selected(asked: Sequence[Asked], obj: Mapping[str, Any], ref: ObjectRef) -> bool:
+    """Say whether a watch selects an object, from its JSON, before it is decoded."""
+    labels = obj["metadata"].get("labels")
+    labels = labels if isinstance(labels, dict) else {}
+    return any(
+        watch.namespace in ("", ref.namespace)
+        and matches_labels(wanted, labels)
+        and (not fields or matches_fields(fields, _completed(obj, ref)))
+        for watch, wanted, fields in asked
+    )
 
 
 def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> FileObjects:
@@ -173,13 +177,13 @@ def _flat(place: Place, obj: Any) -> Iterator[tuple[Place, Any]]:
 def raw_ref(obj: Any, kind: Kind[Any] | None) -> ObjectRef | None:
     """Give the reference to an object that has not been decoded; None if it does not say enough."""
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    name = _text(metadata, "name")
-    if not name or not _text(obj, "kind"):
+    name, kind_name = _text(metadata, "name"), _text(obj, "kind")
+    if not name or not kind_name:
         return None
     namespace = _text(metadata, "namespace")
     if kind is not None:
         namespace = (namespace or "default") if kind.namespaced else ""
-    return ObjectRef(_text(obj, "kind"), name, namespace)
+    return ObjectRef(kind_name, name, namespace)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -192,16 +196,18 @@ def _read(
     """Decode one object: None if nobody asks for it."""
     if not isinstance(obj, dict):
         return _misplaced(path, place, (), "this is not a Kubernetes object: write apiVersion, kind and metadata")
-    for key in ("apiVersion", "kind"):
-        if not _text(obj, key):
-            return _misplaced(path, place, (key,), f"{key} is missing: write the kind's own, as apiVersion: v1")
-    kind = wanted.kind_of(obj)
-    if kind is None:
+    api_version, kind_name = _text(obj, "apiVersion"), _text(obj, "kind")
+    if not api_version or not kind_name:
+        key = "kind" if api_version else "apiVersion"
+        return _misplaced(path, place, (key,), f"{key} is missing: write the kind's own, as apiVersion: v1")
+    asked = wanted.asked_for(api_version, kind_name)
+    if not asked:
         return None
+    kind = asked[0][0].kind
     ref = raw_ref(obj, kind)
     if ref is None:
         return _misplaced(path, place, ("metadata", "name"), "the object has no name: give it one")
-    if not wanted.selects(obj, ref):
+    if not _is_selected(asked, obj, ref):
         return None
     try:
         return ref, msgspec.convert(_completed(clean(obj), ref), kind.decodes_to)
