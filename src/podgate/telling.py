@@ -28,6 +28,8 @@ from podgate.model.problems import Problem, Problems, problems_by_object
 from podgate.model.remembering import Remembered, RememberedSome
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import Table, mapped
+from podgate.observe.requests import Told as Requests
+from podgate.observe.requests import uncounted
 from podgate.targets.kubernetes.apply import KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
 from podgate.targets.kubernetes.reports import (
@@ -80,17 +82,26 @@ class Telling:
         access: to the API.
         node_name: this node's name.
 
+        told: told of each request to the API.
+
     Attributes:
         watches: what must be watched, the feature's own watches among it.
         lead: told whether we lead, for what a leader alone watches; to be set before the steps run.
     """
 
     def __init__(
-        self, feature: str, tells: Tells | None, watches: tuple[Watch, ...], access: Access, node_name: str
+        self,
+        feature: str,
+        tells: Tells | None,
+        watches: tuple[Watch, ...],
+        access: Access,
+        node_name: str,
+        *,
+        told: Requests = uncounted,
     ) -> None:
         self._feature = object_name(feature)
         self._tells = tells
-        self._access = access
+        self._access, self._requests = access, told
         self._node = node_name
         self._manager = manager_of(feature)
         self._kinds = {watch.kind.kind: watch.kind for watch in watches}
@@ -120,7 +131,7 @@ class Telling:
     def steps(self, inner: tuple[Step[StatesT, Any, Any], ...]) -> tuple[Step[Told[StatesT], Any, Any], ...]:
         """Give the feature's own steps, and two more."""
         written = tuple(step.name for step in inner if step.essential)
-        connection = Connection(self._access)
+        connection = Connection(self._access, told=self._requests)
         namespace, identity = self._access.namespace, f"{self._node}_{uuid4().hex[:8]}"
         leadership = Leadership(
             connection,
@@ -134,7 +145,7 @@ class Telling:
         report = Watch(NODE_REPORT, field_selector=f"metadata.name={report_name(self._feature, self._node)}")
         node: Step[Told[StatesT], Any, Any] = Step(
             "kubernetes/node",
-            KubernetesTarget(Connection(self._access), [report], self._manager, self._node),
+            KubernetesTarget(Connection(self._access, told=self._requests), [report], self._manager, self._node),
             self.of_node,
             EMPTY,
             knows=lambda told: self._reporter(told.inputs) is not None and self._is_listed(told.inputs),
@@ -227,10 +238,12 @@ def manager_of(feature: str) -> str:
     return f"podgate-{object_name(feature)}"
 
 
-def telling(feature: Any, watches: tuple[Watch, ...], access: Access, node_name: str) -> Telling:
+def telling(
+    feature: Any, watches: tuple[Watch, ...], access: Access, node_name: str, *, told: Requests = uncounted
+) -> Telling:
     """Make the telling of a feature; one whose objects have a status has ``tells``."""
     at_home = msgspec.structs.replace(access, namespace=own_namespace(access))
-    return Telling(feature.name, getattr(feature, "tells", None), watches, at_home, node_name)
+    return Telling(feature.name, getattr(feature, "tells", None), watches, at_home, node_name, told=told)
 
 
 def _divided(problems: Problems, node_name: str) -> tuple[Complaints, Complaints]:

@@ -40,6 +40,7 @@ from podgate.model.usage import complaint
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
+from podgate.observe.requests import RequestCounts
 from podgate.observe.showing import show, tell
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
@@ -257,11 +258,12 @@ def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
     node_name = node_name_of(settings.node_name, environ)
     watches = agent.watches(settings, node_name)
     found = origin_of(settings, environ)
-    told = _telling(agent, settings, found, environ)
+    requests = RequestCounts()
+    told = _telling(agent, settings, found, environ, requests)
     steps = agent.steps(settings) if told is None else told.steps(agent.steps(settings))
     optional = [step.name for step in steps if not step.essential]
-    status = Status(agent.name, [step.name for step in steps], log, optional=optional)
-    following = follow(found, watches if told is None else told.watches, environ, status.watch)
+    status = Status(agent.name, [step.name for step in steps], log, optional=optional, live=requests.readings)
+    following = follow(found, watches if told is None else told.watches, environ, status.watch, requests.answered)
     locator = Locator(following.reader)
     if told is not None:
         told.lead = following.lead
@@ -290,14 +292,18 @@ def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
     return code
 
 
-def _telling(agent: AnyAgent, settings: Any, found: Origin, environ: Mapping[str, str]) -> "Telling | None":
+def _telling(
+    agent: AnyAgent, settings: Any, found: Origin, environ: Mapping[str, str], requests: RequestCounts
+) -> "Telling | None":
     """Give what is told in the API that objects come from; None where that is files, or it tells nothing."""
     if not isinstance(found, Api) or settings.once or not getattr(agent, "reports", True):
         return None
     from podgate.telling import telling  # noqa: PLC0415 - an agent without an API never loads what one needs
 
     node_name = node_name_of(settings.node_name, environ)
-    return telling(agent, agent.watches(settings, node_name), access_of(found, environ), node_name)
+    return telling(
+        agent, agent.watches(settings, node_name), access_of(found, environ), node_name, told=requests.answered
+    )
 
 
 def _pages(agent: AnyAgent, settings: Any, status: Status) -> dict[Listen, dict[str, Page]]:

@@ -11,6 +11,7 @@ from podgate.kubeapi.requests import Request, follow, list_page
 from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.secret import Secret
 from podgate.model.snapshot import Watch
+from podgate.observe.requests import NO_ANSWER
 from tests.support.asynchronous import in_loop
 from tests.support.certificates import Certificates
 from tests.support.chaos_proxy import ChaosProxy, Fault
@@ -96,6 +97,27 @@ async def test_a_server_that_does_not_answer_is_given_up() -> None:
         proxy.strike(Fault(delay=30))
         said = await complaint(Access(proxy.url), Limits(answer=0.2))
         assert said.endswith("list ConfigMap: no answer in 0.2 s")
+
+
+@in_loop
+async def test_each_request_is_told_once_with_what_was_answered() -> None:
+    told: list[tuple[str, str, str]] = []
+
+    def note(method: str, host: str, code: str, seconds: float) -> None:
+        assert seconds >= 0
+        told.append((method, host, code))
+
+    missing = Request("GET", "/api/v1/namespaces/default/configmaps/none")
+    async with FakeApiServer().serving() as server, Connection(Access(server.url), told=note) as connection:
+        host = server.url.removeprefix("http://")
+        for request in (LIST, missing):
+            await connection.send(request)
+        async with connection.stream(follow(Watch(CONFIG_MAP), "1", 5)):
+            pass
+    async with Connection(Access("http://127.0.0.1:1"), told=note) as connection:
+        with pytest.raises(UnreachableError):
+            await connection.send(LIST)
+    assert told == [*(("GET", host, code) for code in ("200", "404", "200")), ("GET", "127.0.0.1:1", NO_ANSWER)]
 
 
 @in_loop

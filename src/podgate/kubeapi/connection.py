@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -21,6 +22,7 @@ from podgate.kubeapi.answers import Refusal, refusal
 from podgate.kubeapi.credentials import Credentials
 from podgate.kubeapi.requests import Request
 from podgate.model.frozen import Frozen
+from podgate.observe.requests import NO_ANSWER, Told, uncounted
 
 UNAUTHORIZED: Final = 401
 _REFUSED: Final = 300
@@ -95,12 +97,21 @@ class Connection:
         access: which server, and who we are.
         limits: how long things may take.
         around: entered while a socket is made, as to make it in another network namespace.
+        told: told of each request's answer, as ``RequestCounts.answered``.
     """
 
-    def __init__(self, access: Access, limits: Limits = Limits(), around: Around = contextlib.nullcontext) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        access: Access,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        around: Around = contextlib.nullcontext,
+        told: Told = uncounted,
+    ) -> None:
         self.access = access
         self._limits = limits
         self._around = around
+        self._told = told
+        self._host = urlsplit(access.server).netloc
         self._credentials = Credentials(access)
         self._session: aiohttp.ClientSession | None = None
         self._users = 0
@@ -186,7 +197,7 @@ class Connection:
             more = {"ssl": await self._credentials.tls(), "server_hostname": self.access.server_name or None}
         if request.body:
             headers["Content-Type"] = request.content_type
-        async with self._session.request(
+        asking = self._session.request(
             request.method,
             self.access.server + request.path,
             params=request.query,
@@ -194,7 +205,14 @@ class Connection:
             headers=headers,
             allow_redirects=False,
             **more,
-        ) as response:
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            code, began = NO_ANSWER, asyncio.get_running_loop().time()
+            try:
+                response = await stack.enter_async_context(asking)
+                code = str(response.status)
+            finally:
+                self._told(request.method, self._host, code, asyncio.get_running_loop().time() - began)
             yield response
 
     def _socket(self, address: Any) -> socket.socket:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from podgate.joints import Source, SourceError
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.snapshot import Absent, Snapshot, Watch
+from podgate.observe.requests import Told, uncounted
 from podgate.sources.constant import Constant
 from podgate.sources.manifests import ManifestSource, SnapshotReader, load_snapshot
 
@@ -118,8 +119,18 @@ class Following(Frozen, frozen=True):
     reader: SnapshotReader | None = None
 
 
-def follow(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str], report: Report) -> Following:
-    """Give the source of an origin; ``report`` is told of watches that fail. Raises SourceError."""
+def follow(
+    found: Origin,
+    watches: tuple[Watch, ...],
+    environ: Mapping[str, str],
+    report: Report,
+    told: Told = uncounted,
+) -> Following:
+    """Give the source of an origin; ``report`` is told of watches that fail, ``told`` of requests to an API.
+
+    Raises:
+        SourceError: the options are of no use.
+    """
     match found:
         case Manifests(path):
             # A folder is at hand: all that it holds is given, wanted or not.
@@ -129,7 +140,7 @@ def follow(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str]
             from podgate.kubeapi.connection import Connection  # noqa: PLC0415 - see the invariant
             from podgate.sources.kube.source import KubeSource  # noqa: PLC0415
 
-            kube = KubeSource(Connection(access_of(found, environ)), watches, report=report)
+            kube = KubeSource(Connection(access_of(found, environ), told=told), watches, report=report)
             return Following(kube, kube.want, kube.lead)
         case _:
             return Following(Constant(without_source(watches)), _all_the_same, _all_the_same)
