@@ -25,7 +25,7 @@ from tests.agent.test_services_flows import Podgate
 from tests.features.services.flows import for_iptables, read_scenarios
 from tests.support.agent import podgate
 from tests.support.poll import poll
-from tests.support.service_flows import THIS, WORLDS, Markers, differences, flow_lab, place
+from tests.support.service_flows import NOWHERE, THIS, WORLDS, Markers, differences, flow_lab, place
 from tests.support.service_lab import Probe, Seen, ServiceLab
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
@@ -102,7 +102,7 @@ def applied(agent: Podgate) -> list[str]:
 def test_the_program_of_the_kubelet_is_used(lab: ServiceLab, tmp_path: Path) -> None:
     agent = Podgate(lab, "iptables", tmp_path)
     scenarios = [for_iptables(each) for each in read_scenarios() if SOME.match(each.name)]
-    assert len(scenarios) == 6
+    assert len(scenarios) == 8
     with kubelet(lab, "legacy"):
         assert differences(lab, agent, scenarios) == {}
         assert "KUBE-SERVICES" in chains(lab, "legacy")
@@ -242,3 +242,18 @@ def leading_loopback_to_node_1(lab: ServiceLab) -> Iterator[None]:
     yield
     lab.run(OTHER, "ip", "route", "del", "127.0.0.1")
     lab.run(OTHER, "ip", "addr", "add", "127.0.0.1/8", "dev", "lo")
+
+
+def test_what_belongs_to_no_connection_is_dropped_unless_that_is_liberal(lab: ServiceLab, tmp_path: Path) -> None:
+    """Answers of node-3 to outside do not come back this way, so what the client says next is out of its connection."""
+    agent, markers = Podgate(lab, "iptables", tmp_path), Markers(lab)
+    lab.serve_once(NOWHERE, WORLD["balancer-1"], "tcp", 80)
+    probe = Probe(place("outside"), WORLD["balancer-1"], "tcp", 80)
+    with kubelet(lab, "nft"):
+        agent.replace(markers.next({}))
+        with agent.running({}, ""):
+            markers.wait()
+            assert lab.ask([probe], 2.0)[0].verdict == "silent"
+        with agent.running({"conntrack_tcp_be_liberal": True}, ""):
+            poll(lambda: lab.ask([probe], 2.0)[0].verdict == "answered")
+        clean(lab, tmp_path)

@@ -104,8 +104,7 @@ class IptablesTarget:
                 raise ApplyError(f"{program(self.family, self.binary)}: {problem}", "TableUnreadable") from problem
         self._watch.saw(before, msgspec.structs.replace(state, others={}, strange={}))
         state = msgspec.structs.replace(state, recorded=self._known)
-        self._known |= {chain.name for chain in state.chains}
-        self._watched |= self._known
+        self._know(self._known | {chain.name for chain in state.chains})
         return state
 
     def diff(self, have: State, want: State) -> Plan:
@@ -125,9 +124,14 @@ class IptablesTarget:
             raise ApplyError(plan.refusal, "ForeignChain")
         if plan:
             await self._restore(plan)
-        self._known = frozenset(chain.name for chain in plan.want.chains)
-        self._watched |= self._known
+        self._know(frozenset(chain.name for chain in plan.want.chains))
         return {}
+
+    def _know(self, chains: frozenset[str]) -> None:
+        """Note which chains are ours; those that are by their names are watched anyway, also after they have gone."""
+        self._known = chains
+        if not self._names:
+            self._watched |= chains
 
     async def _restore(self, plan: Plan) -> None:
         if self.binary == "legacy":
