@@ -46,9 +46,8 @@ def test_there_is_not_for_many_that_each_say_much() -> None:
 
 
 def test_what_goes_makes_room_and_what_finds_none_leaves_what_was_there() -> None:
-    room, number = Room(NODE_REPORT), 0
-    while room.taken(ref(f"n{number}"), report(f"n{number}", many(number))):
-        number += 1
+    room = Room(NODE_REPORT)
+    number = next(each for each in range(100) if not room.taken(ref(f"n{each}"), report(f"n{each}", many(each))))
     assert not room.taken(ref("more"), report("more", many(number)))
     assert room.taken(ref("n0"), report("n0", many(1000)))  # in the place of the one before
     for each in range(number):
