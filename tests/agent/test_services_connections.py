@@ -19,11 +19,11 @@ import pytest
 
 from podgate.lab.kinds import Object
 from podgate.linux.namespaces import inside_network
-from tests.support.agent import Agent
+from tests.support.agent import Agent, started
 from tests.support.poll import poll
 from tests.support.service_flows import THIS, WORLDS, flow_lab, node_objects, place
 from tests.support.service_lab import Probe, ServiceLab
-from tests.support.services_agent import Folder, service, serving, slice_of
+from tests.support.services_agent import PROXY_NAME, Folder, service, serving, slice_of
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
@@ -263,6 +263,37 @@ def counting(lab: ServiceLab, name: str, address: str) -> Iterator[list[int]]:
         thread.start()
         yield counted
         thread.join()
+
+
+MESH: Final = {PROXY_NAME: "mesh"}
+MESHED: Final = "10.96.0.61"
+RANGE: Final = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "ServiceCIDR",
+    "metadata": {"name": "kubernetes"},
+    "spec": {"cidrs": ["10.96.0.0/16"]},
+}
+
+
+def test_two_proxies_serve_beside_one_another(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
+    """Neither drops what the other one leads to its endpoints, and both remember clients whom one masquerades."""
+    spec: dict[str, Any] = {"sessionAffinity": "ClientIP", "externalIPs": [WORLD["external-ip"]]}
+    meshed = service("meshed", MESHED, {"port": PORT}, labels=MESH, **spec)
+    plain = [service("plain", ADDRESS, {"port": PORT}), slice_of("plain", ENDPOINTS[0], port=PORT)]
+    folder.write([RANGE, *plain, meshed, slice_of("meshed", *ENDPOINTS[1:], port=PORT, labels=MESH)])
+    words = ("--service-proxy-name", "mesh", "--metrics-addr", "127.0.0.1:10351", "--health-addr", "")
+    with proxy(lab, folder, tmp_path):
+        assert drawn(lab, "pod") == at(ENDPOINTS[0])
+        source = ("--source", str(folder.path), *FLAGS, *words)
+        with started(lab.namespace(THIS), tmp_path / "mesh", *source, feature="services"):
+            poll(lambda: MESHED in lab.run(THIS, "nft", "list", "ruleset"))
+            assert drawn(lab, "pod") == at(ENDPOINTS[0])
+            for name, address in (("pod", MESHED), ("outside", WORLD["external-ip"])):
+                found = drawn(lab, name, address=address)
+                assert len(found) == 1
+                assert found <= at(*ENDPOINTS[1:])
+            nobody = [Probe(place("pod"), "10.96.7.7", "tcp", PORT)]
+            assert {one.verdict for one in lab.ask(nobody, _SECONDS)} == {"silent"}
 
 
 def balanced(*local: bool) -> list[Object]:

@@ -7,6 +7,7 @@ packet that belongs to no Service is neither marked nor translated.
 
 The first packet of a connection meets, before its destination is translated, the chain ``new-connections``: what may
 not use an address is dropped, what has no endpoint is refused. Then ``services`` dispatches it to its bucket's chain.
+What is for an address of the Services' range and was translated by nobody, another proxy included, is dropped then.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -36,11 +37,13 @@ from podgate.features.services.phrases import (
 from podgate.model.machine import Family
 from podgate.model.table import Table, counted, mapped, spread
 from podgate.targets.nftables.elements import MEMBER, Data, Element, host_words, interval
-from podgate.targets.nftables.state import DSTNAT, SRCNAT, Chain, Hook, Rule, State
+from podgate.targets.nftables.state import DSTNAT, FILTER, SRCNAT, Chain, Hook, Rule, State
 
 TABLE: Final = "podgate-services"
 BEFORE_DNAT: Final = DSTNAT - 10
 """Where new connections are judged: connection tracking knows them (-200), nothing is translated yet (-100)."""
+BEFORE_SNAT: Final = SRCNAT - 1
+"""Where clients are remembered: once a chain has given a connection a source, no later one sees it."""
 
 NEW_CONNECTIONS: Final = "new-connections"
 """The chain that judges them."""
@@ -174,11 +177,13 @@ class _Chains:
         yield self._base("judge-own", Hook("filter", "output", BEFORE_DNAT), judge)
         yield self._base("translate-arriving", Hook("nat", "prerouting", DSTNAT), translate)
         yield self._base("translate-own", Hook("nat", "output", DSTNAT), translate)
+        unclaimed = NEW + self._say.destination_in(layout.SERVICE_RANGES) + go("drop")
+        for name, hook in (("unclaimed-passing", "forward"), ("unclaimed-own", "output")):
+            yield Chain(name, (unclaimed.because("no Service has this cluster IP"),), Hook("filter", hook, FILTER))
         remember = TRANSLATED + go("jump translated")
         yield self._base("staying", Hook("nat", "input", SRCNAT), remember)
-        yield Chain(
-            "leaving", (remember.because("of every Service"), *self._leaving()), Hook("nat", "postrouting", SRCNAT)
-        )
+        yield self._base("passing", Hook("nat", "postrouting", BEFORE_SNAT), remember)
+        yield Chain("leaving", tuple(self._leaving()), Hook("nat", "postrouting", SRCNAT))
         yield Chain("translated", tuple(self._translated()))
         yield Chain(NEW_CONNECTIONS, tuple(self._new_connections()))
         yield Chain("new-to-node-ports", tuple(self._new_to_node_ports()))
@@ -235,7 +240,6 @@ class _Chains:
         yield (say.service_in(layout.REJECTED) + say.reject()).because("the Service has no endpoint")
         yield (say.known_service() + go("return")).because("the Service has endpoints")
         yield (say.destination_in(layout.CLUSTER_IPS) + say.reject()).because("the Service has no such port")
-        yield (say.destination_in(layout.SERVICE_RANGES) + go("drop")).because("no Service has this cluster IP")
         for protocol in NOT_PROXIED if self._node.proxied else ():
             to_node_port = say.loopback() + of_protocol(protocol) + say.known_node_port()
             yield (to_node_port + COUNT + say.reject()).because(f"{LOOPBACK_REFUSED} {protocol}")
