@@ -98,7 +98,7 @@ def agent(plane: ControlPlane) -> Iterator[Reporter]:
 def test_an_agent_writes_its_own_nodes_report_again_and_again(agent: Reporter) -> None:
     assert agent.apply(report())[0] in (200, 201)
     applied = [{"kind": "MasqueradePolicy", "name": "a", "generation": 2}]
-    assert agent.apply(report(applied=applied))[0] == 200
+    assert agent.apply(report(applied=applied))[0] in (200, 201)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,11 @@ def rows(number: int, name: int = 10) -> list[Obj]:
 
 
 @pytest.mark.parametrize(
-    ("applied", "code"),
-    [(rows(MOST, 253), 200), (rows(MOST + 1), 422), (rows(25_000), 422), (rows(1, 254), 422)],
+    ("applied", "codes"),
+    # Garbage collection may have taken the report of before: its Node is not there.
+    [(rows(MOST, 253), (200, 201)), (rows(MOST + 1), (422,)), (rows(25_000), (422,)), (rows(1, 254), (422,))],
     ids=["as long as may be", "one too many", "a mebibyte", "a long name"],
 )
-def test_a_report_has_bounds(agent: Reporter, applied: list[Obj], code: int) -> None:
+def test_a_report_has_bounds(agent: Reporter, applied: list[Obj], codes: tuple[int, ...]) -> None:
     agent.apply(report())
-    assert agent.apply(report(applied=applied))[0] == code
+    assert agent.apply(report(applied=applied))[0] in codes
