@@ -92,6 +92,8 @@ def node_wide(
 
     iptables knows neither ranges nor unused ports of Services, as with kube-proxy: each would be a rule that all
     packets meet. Loopback addresses it opens in IPv4 alone, where the kernel can route them (route_localnet).
+
+    A proxy with a name of its own does not speak for the ranges of Services: most addresses there are the default one's.
     """
     iptables = settings.backend == "iptables"
     localhost = LOCALHOST in settings.nodeport_words and not (iptables and family == "ip6")
@@ -100,7 +102,7 @@ def node_wide(
         settings.masquerade_all,
         1 << settings.masquerade_bit,
         _node_port_ips(family, settings.nodeport_words, node, machine),
-        () if iptables else _of_family(family, service_ranges),
+        () if iptables or settings.service_proxy_name else _of_family(family, service_ranges),
         localhost=localhost,
         proxied=localhost and not iptables,
         closed=not iptables,
