@@ -93,7 +93,7 @@ def node_wide(
     iptables knows neither ranges nor unused ports of Services, as with kube-proxy: each would be a rule that all
     packets meet. Loopback addresses it opens in IPv4 alone, where the kernel can route them (route_localnet).
 
-    A proxy with a name of its own does not speak for the ranges of Services: most addresses there are the default one's.
+    A proxy with a name of its own does not speak for the ranges of Services: most addresses are the default one's.
     """
     iptables = settings.backend == "iptables"
     localhost = LOCALHOST in settings.nodeport_words and not (iptables and family == "ip6")
