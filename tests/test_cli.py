@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podgate.cli import ALONE, ASKED, FEATURES, VERBS, main
+from podgate.cli import FEATURES, VERBS, Entry, main
 from podgate.features.masquerade.settings import Settings
 from podgate.model.options import options_of
 
@@ -164,13 +164,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"podgate \d+\.\d+\.\d+\n", out)
 
 
-@pytest.mark.parametrize(("feature", "asked"), ASKED.items())
-def test_help_names_every_verb(capsys: pytest.CaptureFixture[str], feature: str, asked: str) -> None:
+@pytest.mark.parametrize(("feature", "entry"), FEATURES.items())
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str], feature: str, entry: Entry) -> None:
     code, out, _ = run(capsys, feature, "--help")
     assert code == 0
-    assert set(re.findall(r"^    ([a-z-]+) ", out, re.MULTILINE)) == {*VERBS, *ALONE.get(feature, {})}
-    assert f"say what happens to {asked}, and" in out
-    for verb in ALONE.get(feature, {}):
+    assert set(re.findall(r"^    ([a-z-]+) ", out, re.MULTILINE)) == {*VERBS, *entry.alone}
+    assert f"say what happens to {entry.asked}, and" in out
+    for verb in entry.alone:
         assert f"podgate {feature} {verb}" in run(capsys, feature, verb, "--help")[1]
 
 

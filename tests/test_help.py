@@ -35,7 +35,7 @@ def test_a_help_ends_with_what_one_should_know(
 
 
 def test_every_verb_of_the_command_line_has_a_help_that_teaches() -> None:
-    verbs = {f"{feature} {verb}" for feature in cli.FEATURES for verb in (*cli.VERBS, *cli.ALONE.get(feature, {}))}
+    verbs = {f"{name} {verb}" for name, entry in cli.FEATURES.items() for verb in (*cli.VERBS, *entry.alone)}
     assert verbs <= GUIDES.keys()
     for words, guide in GUIDES.items():
         assert (ROOT / guide.page).exists()

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from podgate import __version__
 from podgate.joints import Answered, SourceError
@@ -28,26 +28,54 @@ AdministratorVerb = Callable[[Sequence[str], Mapping[str, str], Callable[[str], 
 
 SettingsT = TypeVar("SettingsT", bound=Frozen)
 
-FEATURES: Final = {
-    "masquerade": ("podgate.features.masquerade.feature", "decides which Pod traffic leaves with the node's address"),
-    "metadata": ("podgate.features.metadata.feature", "keeps the node's credentials out of Pods' reach"),
-    "services": ("podgate.features.services.feature", "leads connections to Services to their endpoints"),
-}
-"""Feature name to the module that declares it, and its summary (so that --help imports none of them)."""
-
-SERVERS: Final = {
-    "metadata": ("podgate.features.metadata.server.running", "SERVER"),
-}
-"""Features whose ``run`` is a process that must stay small: what declares it, with nothing that other verbs need."""
-
 LOADING: Final = 20_000
 """Objects that are made between two looks for garbage while modules are loaded; usually it is 700."""
 
-BESIDE: Final = {
-    ("metadata", "watch"): "podgate.features.metadata.watcher.feature",
-    ("metadata", "untaint"): "podgate.features.metadata.untaint.feature",
+
+class Alone(NamedTuple):
+    """A verb that one feature alone has: its summary, and the module that declares the agent that it runs, if any."""
+
+    summary: str
+    agent: str = ""
+
+
+class Entry(NamedTuple):
+    """What the command line knows of a feature before it imports it; features/NAME/feature.py declares the rest.
+
+    Attributes:
+        summary: what the feature does.
+        asked: what its questions are about.
+        server: the module that declares its ``run``, where that must stay small: it needs nothing of other verbs.
+        alone: the verbs that it alone has, with parsers of their own.
+    """
+
+    summary: str
+    asked: str
+    server: str = ""
+    alone: Mapping[str, Alone] = {}
+
+
+FEATURES: Final = {
+    "masquerade": Entry("decides which Pod traffic leaves with the node's address", "an address"),
+    "metadata": Entry(
+        "keeps the node's credentials out of Pods' reach",
+        "a request",
+        server="podgate.features.metadata.server.running",
+        alone={
+            "doctor": Alone("say what is right and wrong with the proxy of this node"),
+            "watch": Alone(
+                "follow Pods and MetadataPolicies for the proxy of this node",
+                "podgate.features.metadata.watcher.feature",
+            ),
+            "untaint": Alone(
+                "take the start-up taint away from Nodes whose proxy is ready",
+                "podgate.features.metadata.untaint.feature",
+            ),
+            "kube-up": Alone("do what the cluster scripts of kube-up did for metadata-proxy"),
+        },
+    ),
+    "services": Entry("leads connections to Services to their endpoints", "a connection"),
 }
-"""Agents beside a feature's own: feature and verb to the module that declares it, and its summary."""
 
 VERBS: Final = {
     "run": "keep this node as the configuration says, until stopped",
@@ -58,18 +86,6 @@ VERBS: Final = {
     "clean": "remove everything that is ours; does nothing the second time",
 }
 """The verbs of every feature, and their summaries; ``{asked}`` is what its questions are about."""
-
-ASKED: Final = {"masquerade": "an address", "metadata": "a request", "services": "a connection"}
-
-ALONE: Final = {
-    "metadata": {
-        "doctor": "say what is right and wrong with the proxy of this node",
-        "watch": "follow Pods and MetadataPolicies for the proxy of this node",
-        "untaint": "take the start-up taint away from Nodes whose proxy is ready",
-        "kube-up": "do what the cluster scripts of kube-up did for metadata-proxy",
-    },
-}
-"""Verbs that one feature alone has, with parsers of their own, and their summaries."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,10 +118,9 @@ def _main(words: Sequence[str]) -> int:
     if words[:1] == ["doctor"]:
         from podgate.admin.doctor import cli as doctor  # noqa: PLC0415 - no agent loads it
 
-        modules = {name: module for name, (module, _) in FEATURES.items()}
-        return _administer(
-            lambda given, environ, tell: doctor.main(given, environ, modules, tuple(SERVERS), tell), words[1:]
-        )
+        modules = {name: _module(name) for name in FEATURES}
+        servers = tuple(name for name, entry in FEATURES.items() if entry.server)
+        return _administer(lambda given, environ, tell: doctor.main(given, environ, modules, servers, tell), words[1:])
     if words[:3] == ["metadata", "kube-up", "migrate-labels"]:
         from podgate.admin import relabelling  # noqa: PLC0415 - no agent loads it
 
@@ -114,10 +129,11 @@ def _main(words: Sequence[str]) -> int:
         return _kube_up(words[2:])
     if words[:2] == ["metadata", "doctor"]:
         return _doctor(words[2:])
-    if tuple(words[:2]) in BESIDE:
-        return _run_beside(words[0], words[1], words[2:])
-    if len(words) > 1 and words[1] == "run" and words[0] in SERVERS and not {"-h", "--help"} & set(words):
-        return _serve(words[0], words[2:])
+    if len(words) > 1 and (entry := FEATURES.get(words[0])):
+        if (alone := entry.alone.get(words[1])) and alone.agent:
+            return _run_beside(f"{words[0]} {words[1]}", alone.agent, words[2:])
+        if words[1] == "run" and entry.server and not {"-h", "--help"} & set(words):
+            return _serve(words[0], entry.server, words[2:])
     parser, chosen = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
     if chosen is None:
@@ -129,7 +145,7 @@ def _main(words: Sequence[str]) -> int:
         raise _unknown(chosen, arguments.verb, unknown, _options(chosen, arguments.verb))
     from podgate import verbs  # noqa: PLC0415 - "podgate --help" needs none of it
 
-    feature = importlib.import_module(FEATURES[chosen][0]).FEATURE
+    feature = importlib.import_module(_module(chosen)).FEATURE
     try:
         values = feature.configured(given(arguments, options_of(feature.settings)), tell)
         if arguments.verb != "run":
@@ -138,6 +154,10 @@ def _main(words: Sequence[str]) -> int:
     except SettingsError as error:
         raise UsageError("\n".join(f"podgate {chosen} {arguments.verb}: {each}" for each in error.problems)) from error
     return verbs.perform(arguments.verb, feature, settings, arguments, os.environ)
+
+
+def _module(feature: str) -> str:
+    return f"podgate.features.{feature}.feature"
 
 
 def _administer(verb: AdministratorVerb, words: Sequence[str]) -> int:
@@ -150,16 +170,15 @@ def _administer(verb: AdministratorVerb, words: Sequence[str]) -> int:
     return answered.code
 
 
-def _serve(name: str, words: Sequence[str]) -> int:
+def _serve(feature: str, module: str, words: Sequence[str]) -> int:
     """Run a feature that serves connections itself; only what it needs is loaded."""
     # What is loaded stays: looking for garbage among it took a tenth of the start.
     gc.set_threshold(LOADING)
     from podgate import servers  # noqa: PLC0415 - as verbs above
 
-    module, attribute = SERVERS[name]
-    server: servers.Server = getattr(importlib.import_module(module), attribute)
+    server: servers.Server = importlib.import_module(module).SERVER
     specs = [spec for spec in options_of(server.settings) if not spec.verbs or "run" in spec.verbs]
-    parser = Parser(prog=f"podgate {name} run", allow_abbrev=False)
+    parser = Parser(prog=f"podgate {feature} run", allow_abbrev=False)
     return servers.run(server, _settings(parser, server.settings, specs, words)[0], os.environ)
 
 
@@ -223,15 +242,13 @@ def _doctor(words: Sequence[str]) -> int:
     return code
 
 
-def _run_beside(feature: str, verb: str, words: Sequence[str]) -> int:
+def _run_beside(name: str, module: str, words: Sequence[str]) -> int:
     """Run an agent of a feature that is not the feature's own ``run``, and that one feature alone has."""
     from podgate import verbs  # noqa: PLC0415 - as above
 
-    module = importlib.import_module(BESIDE[feature, verb])
-    agent: verbs.AnyAgent = module.FEATURE
-    parser = Parser(
-        prog=f"podgate {feature} {verb}", description=module.SUMMARY, allow_abbrev=False, guided=f"{feature} {verb}"
-    )
+    declared = importlib.import_module(module)
+    agent: verbs.AnyAgent = declared.FEATURE
+    parser = Parser(prog=f"podgate {name}", description=declared.SUMMARY, allow_abbrev=False, guided=name)
     settings, _ = _settings(parser, agent.settings, options_of(agent.settings), words)
     return verbs.run(parser.prog, agent, settings, os.environ)
 
@@ -259,7 +276,7 @@ def _unknown(feature: str, verb: str, unknown: Sequence[str], specs: Sequence[Op
 
 
 def _options(feature: str, verb: str) -> list[OptionSpec]:
-    specs = options_of(importlib.import_module(FEATURES[feature][0]).FEATURE.settings)
+    specs = options_of(importlib.import_module(_module(feature)).FEATURE.settings)
     return [spec for spec in specs if not spec.verbs or verb in spec.verbs]
 
 
@@ -275,10 +292,12 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
     parser.add_argument("--version", action="version", version=f"podgate {__version__}")
     features = parser.add_subparsers(title="features", metavar="FEATURE", dest="feature", parser_class=Parser)
     chosen = next((word for word in words if not word.startswith("-")), None)
-    for name, (module, summary) in FEATURES.items():
-        feature_parser = features.add_parser(name, help=summary, description=f"podgate {name} {summary}.", guided=name)
+    for name, entry in FEATURES.items():
+        feature_parser = features.add_parser(
+            name, help=entry.summary, description=f"podgate {name} {entry.summary}.", guided=name
+        )
         if name == chosen:
-            _add_verbs(feature_parser, importlib.import_module(module).FEATURE)
+            _add_verbs(feature_parser, importlib.import_module(_module(name)).FEATURE)
     features.add_parser("addon", help="keep a cluster's add-ons as the manifests of a folder say", add_help=False)
     features.add_parser("doctor", help="say what is right and wrong with a cluster, a verdict per line", add_help=False)
     features.add_parser("lab", help="a cluster in a box, from ordinary manifests, on this machine", add_help=False)
@@ -288,7 +307,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, str | None]:
 def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True, parser_class=Parser)
     for verb, template in VERBS.items():
-        summary = template.format(asked=ASKED[feature.name])
+        summary = template.format(asked=FEATURES[feature.name].asked)
         verb_parser = verbs.add_parser(
             verb,
             help=summary,
@@ -304,8 +323,8 @@ def _add_verbs(parser: argparse.ArgumentParser, feature: Any) -> None:
             verb_parser.add_argument(
                 "--output", choices=("text", "json"), default="text", help="for people or for programs (default: text)"
             )
-    for verb, summary in ALONE.get(feature.name, {}).items():
-        verbs.add_parser(verb, help=summary, add_help=False)
+    for verb, alone in FEATURES[feature.name].alone.items():
+        verbs.add_parser(verb, help=alone.summary, add_help=False)
 
 
 if __name__ == "__main__":
