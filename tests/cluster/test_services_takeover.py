@@ -69,6 +69,8 @@ FLAGS: Final = (
 )
 _ENOUGH: Final = 60
 """Connections that must have been made in each phase."""
+_PAUSE: Final = 0.01
+"""Seconds between two rounds of connections, so that a gap is seen and the programs have a processor."""
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,7 @@ class Clients:
 
     def _ask(self) -> None:
         with contextlib.closing(self._staying):
-            while not self._over.is_set():
+            while not self._over.wait(_PAUSE):
                 for probe, one in zip(PROBES, self._lab.ask(PROBES, 20.0), strict=True):
                     where = f"{probe.origin} -> {probe.address}: " if one.verdict != "answered" else ""
                     self.seen[f"{where}{one.verdict}"] += 1

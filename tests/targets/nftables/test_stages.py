@@ -129,6 +129,11 @@ def test_a_table_that_sleeps_wakes_when_it_holds_what_it_should() -> None:
     assert [step.table for step in steps] == [*[""] * (len(steps) - 1), "woken"]
 
 
+def test_a_table_goes_after_its_rules() -> None:
+    assert planned(balanced({"10.96.0.1": ENDPOINTS}), NOTHING, 8) == (Stage("emptied"), Stage("gone"))
+    assert planned(NOTHING, NOTHING, 8) == ()
+
+
 def test_a_small_change_of_a_large_table_is_one_transaction() -> None:
     large = dict.fromkeys(ADDRESSES, ENDPOINTS)
     (step,) = planned(balanced(large), balanced({**large, ADDRESSES[0]: ENDPOINTS[::-1]}), 8)

@@ -261,7 +261,7 @@ def _executed(have: State, stage: Stage, want: State, refusing: Mapping[Key, str
         return want, {}
     start = State(want.family, want.name) if stage.table == "anew" or not have.present else have
     table = _Transaction(start, refusing)
-    for name in stage.flushed:
+    for name in [*table.chains] if stage.table == "emptied" else stage.flushed:
         table.flush(name)
     for name, elements in stage.removed.items():
         table.change(name, ElementChange(removed=elements))

@@ -89,14 +89,14 @@ class _Writer:
         self._place = family_header(int(FAMILIES[family])) + text(1, table)
 
     def table(self, stage: Stage, want: State) -> Iterator[Part]:
-        """Make, take away or wake the table; what may be there already is made first, so that it can be taken away."""
+        """Make, empty, take away or wake the table; one that is taken from is made first: it may not be there."""
         what = f"table {self._family} {self._table}"
         made = Part(NEW_TABLE, NLM_F_CREATE, self._place, what)
         if stage.table == "woken":
             yield made._replace(body=made.body + _number(2, 0))  # flags, dormant not among them
         elif stage.table:
             yield made
-            yield Part(DEL_TABLE, 0, self._place, what)
+            yield Part(DEL_RULE if stage.table == "emptied" else DEL_TABLE, 0, self._place, what)
         if stage.table == "anew":
             userdata = comment_userdata(_TABLE_COMMENT, comment_text(want.comment)) if want.comment else b""
             comment = attribute(6, userdata) if userdata else b""

@@ -26,8 +26,8 @@ class Stage(Frozen, frozen=True):
     """One transaction, which does what its fields say in their order.
 
     Attributes:
-        table: ``anew``: it is made, without anything of one that was there; ``gone``: it is taken away; ``woken``: it
-            must not sleep any more.
+        table: ``anew``: it is made, without anything of one that was there; ``emptied``: all its rules go; ``gone``: it
+            is taken away; ``woken``: it must not sleep any more.
         flushed: chains that lose their rules.
         removed: elements that leave, by set.
         dropped_sets, dropped_chains: what goes.
@@ -37,7 +37,7 @@ class Stage(Frozen, frozen=True):
         filled: chains that get their rules.
     """
 
-    table: Literal["", "anew", "gone", "woken"] = ""
+    table: Literal["", "anew", "emptied", "gone", "woken"] = ""
     flushed: tuple[str, ...] = ()
     removed: Mapping[str, Pairs] = {}
     dropped_sets: tuple[Set, ...] = ()
@@ -87,15 +87,18 @@ def stages(plan: Plan, most: int = MOST_ELEMENTS) -> tuple[Stage, ...]:
     """Give the transactions of a plan for a state with code: one for all that comes, one for what goes.
 
     What goes has one of its own, since Linux before 6.2 notes only after a transaction that the last reference to a
-    chain was lost.
+    chain was lost. A table goes after its rules: for a packet that is in them while they go with it, its maps are empty
+    already and its sets are not (the kernel switches off elements of maps alone, as they may hold references).
 
     Args:
         plan: from a state to another.
         most: elements in one transaction; a change of more is split.
     """
     whole = in_one(plan)
-    if not whole or whole.table == "gone":
-        return (whole,) if whole else ()
+    if not whole:
+        return ()
+    if whole.table == "gone":
+        return Stage("emptied"), whole
     first, going = _without_going(whole)
     found = tuple(_split(plan, first, most)) if _is_splittable(plan, first, most) else (first,)
     return tuple(stage for stage in (*found, going) if stage)
