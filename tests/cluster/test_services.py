@@ -97,7 +97,37 @@ def test_it_starts_on_nodes_without_rules_and_serves(plane: ControlPlane, runnin
     assert all("applied" in text and "orbidden" not in text for text in logs), logs
     # Each agent is ready and has reported; the reports come a moment after the rules.
     poll(lambda: "bad" not in (found := verdicts(plane)).values() and found["services: nodes"] == "ok", 60)
+    assert running.execute("client", *CURL, "https://10.96.0.1/livez") == "ok", "the API server is a Service, too"
+    with mirrored(plane):
+        poll(lambda: running.execute("client", *CURL, MIRRORED, check=False))
     cleaned(running)
+
+
+CURL: Final = ("curl", "-sk", "--max-time", "5")
+MIRRORED: Final = "http://10.96.0.90/"
+
+
+@contextmanager
+def mirrored(plane: ControlPlane) -> Iterator[None]:
+    """Have a Service without a selector for the body, with Endpoints by hand, which a controller makes a slice of."""
+    path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    slices = json.loads(plane.get(path)[1])["items"]
+    (found,) = (one for one in slices if one["metadata"]["labels"].get("kubernetes.io/service-name") == "hello")
+    metadata = {"name": "mirrored", "namespace": "default"}
+    addresses = [{"ip": endpoint["addresses"][0]} for endpoint in found["endpoints"]]
+    made = {
+        "services": {"metadata": metadata, "spec": {"clusterIP": "10.96.0.90", "ports": [{"port": 80}]}},
+        "endpoints": {
+            "metadata": metadata,
+            "subsets": [{"addresses": addresses, "ports": [{"port": found["ports"][0]["port"]}]}],
+        },
+    }
+    for plural, obj in made.items():
+        code, answer = plane.request("POST", f"/api/v1/namespaces/default/{plural}", obj)
+        assert code == 201, answer
+    yield
+    for plural in made:
+        plane.request("DELETE", f"/api/v1/namespaces/default/{plural}/mirrored")
 
 
 def verdicts(plane: ControlPlane) -> dict[str, str]:
