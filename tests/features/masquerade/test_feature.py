@@ -133,7 +133,8 @@ def test_render_is_what_iptables_restore_takes() -> None:
     answer = Masquerade().render(states)
     head = "# {}-restore --noflush\n".format
     assert answer.text == "\n".join((head("iptables-nft") + old_agent(), head("ip6tables-nft") + old_agent(ipv6=True)))
-    assert [row["program"] for row in json.loads(json.dumps(answer.data))] == ["iptables-nft", "ip6tables-nft"]
+    tables = json.loads(json.dumps(answer.data))["tables"]
+    assert [row["program"] for row in tables] == ["iptables-nft", "ip6tables-nft"]
 
 
 class Looking:
