@@ -78,6 +78,21 @@ def test_foreign_transactions_between_our_own_are_told_together(drift: Drift) ->
     assert found == "elements deleted from set keep, chain extra added or changed"
 
 
+def test_of_many_elements_each_set_is_told_once_and_others_families_are_not(drift: Drift) -> None:
+    sets = ("keep", "kept", "keep", "keep", "else")
+    found = [about(DEL_ELEMENTS, each) for each in sets]
+    found += [
+        about(NEW_ELEMENTS, "else"),
+        about(DEL_ELEMENTS, "ours", family=IP6),
+        about(DEL_ELEMENTS, "ours", table="u"),
+    ]
+    told = "elements deleted from set keep, elements deleted from set kept, elements deleted from set else"
+    for generation in (5, 6):
+        assert drift.foreign([*found, end(generation)]) == f"{told}, elements added to set else"
+    assert drift.foreign([about(NEW_ELEMENTS, "else", port=OWN), end(7, OWN)]) == ""
+    assert drift.foreign([about(NEW_ELEMENTS, "else"), end(8)]) == "elements added to set else"
+
+
 def test_a_transaction_whose_end_was_lost_is_forgotten(drift: Drift) -> None:
     assert drift.foreign([about(DEL_RULE, "base")]) == ""
     drift.lost()

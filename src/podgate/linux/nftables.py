@@ -9,6 +9,7 @@ import errno
 import hashlib
 import socket
 import struct
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -329,6 +330,22 @@ def event_in(message: Message, family: int, table: str) -> Event | None:
     if found.get(TABLE) != table.encode() + b"\0":
         return None
     return Event(added, _NOUNS[base], string(found.get(_NAME_AT.get(base, 2), b"")))
+
+
+def elements_in(message: Message) -> bytes:
+    """Give the part of a notification of elements that says of which set they are; empty for any other message.
+
+    Messages of the same kind that begin with it are of the same set.
+    """
+    if message.kind not in (NEW_ELEMENTS, DEL_ELEMENTS):
+        return b""
+    offset = 4
+    for expected in (TABLE, NAME):
+        length = int.from_bytes(message.body[offset : offset + 2], sys.byteorder)
+        if int.from_bytes(message.body[offset + 2 : offset + 4], sys.byteorder) != expected:
+            return b""
+        offset += (length + 3) & ~3
+    return message.body[:offset]
 
 
 def generation_in(message: Message) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from podgate.linux.netlink import Message
-from podgate.linux.nftables import Event, event_in, generation_in
+from podgate.linux.nftables import Event, elements_in, event_in, generation_in
 
 _SHOWN: Final = 4
 _PREPOSITIONS: Final = {"element": ("to", "from", "set"), "rule": ("to", "from", "chain")}
@@ -53,6 +53,7 @@ class Drift:
         self._concerns = concerns
         self._rule_added = rule_added
         self._open: list[Event] = []
+        self._alike: tuple[int, bytes] | None = None  # how the last message began, if it was of elements
         self._runs: deque[Run] = deque(maxlen=16)
         self._own_port: int | None = None
 
@@ -69,6 +70,7 @@ class Drift:
     def lost(self) -> None:
         """Forget a transaction whose end may never come."""
         self._open.clear()
+        self._alike = None
 
     def foreign(self, messages: Iterable[Message]) -> str:
         """Say what others changed in the transactions that these notifications close; empty when nothing."""
@@ -76,16 +78,25 @@ class Drift:
         for message in messages:
             generation = generation_in(message)
             if generation is None:
-                event = event_in(message, self._family, self._table)
-                if event and self._concerns(event):
-                    self._open.append(event)
+                self._note(message)
                 continue
             if not self._is_ours(message.port, generation):
                 events.extend(self._open)
-            self._open.clear()
+            self.lost()
         for chain in dict.fromkeys(event.name for event in events if event.added and event.noun == "rule"):
             self._rule_added(chain)
         return describe(events)
+
+    def _note(self, message: Message) -> None:
+        """Note what changed; of many elements of one set, as when it is flushed, the first one tells of all."""
+        alike = self._alike
+        if alike is not None and message.kind == alike[0] and message.body.startswith(alike[1]):
+            return
+        event = event_in(message, self._family, self._table)
+        if event and self._concerns(event):
+            self._open.append(event)
+        beginning = elements_in(message)
+        self._alike = (message.kind, beginning) if beginning else None
 
     def _is_ours(self, port: int, generation: int) -> bool:
         return port == self._own_port or any(run.made(port, generation) for run in self._runs)
