@@ -183,3 +183,9 @@ def test_where_a_policy_keeps_a_client_from_its_endpoint_another_one_is_remember
 
 REMOTE = {family: ip_address(FAKE[family]["remote-1"]).packed + (8080).to_bytes(2) + bytes(2) for family in FAMILIES}
 """The endpoint ``remote-1``, as packets remember it."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_endpoint_in_the_range_of_services_is_an_endpoint(family: Family) -> None:
+    web = sticky("web", "cluster-ip-1", 80, {"unallocated": "other"})
+    assert Node(family, *web).led("pod", "cluster-ip-1", 80) == {"unallocated"}

@@ -71,6 +71,7 @@ NEW: Final = Phrase("ct state new", (Ct("state", 0), Bitwise(0, _NEW, _ZERO, 0),
 TRANSLATED: Final = Phrase(
     "ct status dnat", (Ct("status", 0), Bitwise(0, _DNAT, _ZERO, 0), Compare(0, _ZERO, negated=True))
 )
+UNTRANSLATED: Final = Phrase("ct status ! dnat", (Ct("status", 0), Bitwise(0, _DNAT, _ZERO, 0), Compare(0, _ZERO)))
 TO_THIS_NODE: Final = Phrase("fib daddr type local", (AddressKind("daddr", 0), Compare(0, _RTN_LOCAL)))
 FROM_THIS_NODE: Final = Phrase("fib saddr type local", (AddressKind("saddr", 0), Compare(0, _RTN_LOCAL)))
 FROM_ELSEWHERE: Final = Phrase(

@@ -25,6 +25,7 @@ from podgate.features.services.phrases import (
     NEW,
     TO_THIS_NODE,
     TRANSLATED,
+    UNTRANSLATED,
     Phrase,
     Speaker,
     clear_mark,
@@ -177,7 +178,7 @@ class _Chains:
         yield self._base("judge-own", Hook("filter", "output", BEFORE_DNAT), judge)
         yield self._base("translate-arriving", Hook("nat", "prerouting", DSTNAT), translate)
         yield self._base("translate-own", Hook("nat", "output", DSTNAT), translate)
-        unclaimed = NEW + self._say.destination_in(layout.SERVICE_RANGES) + go("drop")
+        unclaimed = NEW + UNTRANSLATED + self._say.destination_in(layout.SERVICE_RANGES) + go("drop")
         for name, hook in (("unclaimed-passing", "forward"), ("unclaimed-own", "output")):
             yield Chain(name, (unclaimed.because("no Service has this cluster IP"),), Hook("filter", hook, FILTER))
         remember = TRANSLATED + go("jump translated")
