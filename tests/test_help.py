@@ -43,6 +43,11 @@ def test_every_verb_of_the_command_line_has_a_help_that_teaches() -> None:
         assert all(each.startswith(words) for each in guide.examples), words
 
 
+def test_the_labs_help_ends_so_too(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "lab", "--help")[1]
+    assert out.index("example:") < out.index("exit codes:") < out.index("documentation: docs/guide/lab.md")
+
+
 def test_the_help_of_all_leads_on(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "--help")[1]
     assert "docs/guide/exit-codes.md" in out

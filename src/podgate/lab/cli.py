@@ -32,7 +32,14 @@ example:
 
 Images are not pulled: the name's last part decides. podgate, ip-masq-agent and the like run this checkout; any other
 image runs its command from this machine, or without a command an echo server.
-State lies in $PODGATE_LAB_DIR (default {DEFAULT_BASE}), one folder per lab."""
+State lies in $PODGATE_LAB_DIR (default {DEFAULT_BASE}), one folder per lab.
+
+exit codes:
+  0  done
+  1  not done: no such lab or object, or not ready in time
+  2  wrong use, or a manifest with an error; exec gives the command's own code
+
+documentation: docs/guide/lab.md"""
 
 
 _FUNCTIONS: Final = {"exec": "execute", "list": "labs"}
