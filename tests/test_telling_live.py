@@ -207,6 +207,7 @@ async def test_an_edit_costs_one_report_a_node_and_a_few_writes_of_the_object_it
         assert sum("labelSelector" in query for _, _, query in server.requests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streaming", ["yes", "unknown"], ids=["a stream", "pages"])
 @in_loop
 async def test_ten_thousand_reports_that_no_agent_made_count_for_nothing(streaming: str) -> None:
