@@ -11,14 +11,17 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from http.client import HTTPSConnection
 from pathlib import Path
+from threading import local
 from typing import Any, Final, NamedTuple, Protocol
 
 from benchmarks.figures.service_objects import NAMESPACES, namespace, service, slice_of
 from benchmarks.kube import make_objects
-from benchmarks.support import memory_kb, rest, say
+from benchmarks.support import counters, memory_kb, rest, say
 from podgate.kubeapi.connection import Connection as ApiConnection
 from podgate.kubeapi.credentials import load_kubeconfig
 from podgate.linux.namespaces import inside_network
@@ -44,6 +47,12 @@ _LOOK: Final = 0.0005
 _ASK: Final = 0.02
 """Seconds between two looks at metrics."""
 
+CHURN: Final = 100
+"""Changes per second of a churn."""
+
+_WRITERS: Final = 4
+_TRIGGERED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
+_WRITTEN_METADATA: Final = ("name", "namespace", "labels", "annotations")
 _IPV4: Final = '{ip_family="IPv4"}'
 _WRITING: Final = f"kubeproxy_sync_proxy_rules_duration_seconds_sum{_IPV4}"
 _WRITTEN: Final = f"kubeproxy_sync_proxy_rules_last_timestamp_seconds{_IPV4}"
@@ -83,6 +92,22 @@ class Proxy(NamedTuple):
     version: int
 
 
+class Churned(NamedTuple):
+    """What many changes a second cost.
+
+    Attributes:
+        rate: changes per second that the API took.
+        share: of one core, by the proxy.
+        mean: seconds from the time that a slice tells of to its rules, as the proxy counts them.
+        counted: how many of them it counted.
+    """
+
+    rate: float
+    share: float
+    mean: float
+    counted: int
+
+
 class Found(NamedTuple):
     """What was measured of one; seconds, and KiB. ``written`` is what it says of its own passes up to ``loaded``."""
 
@@ -91,6 +116,7 @@ class Found(NamedTuple):
     replaced: list[float]
     resized: list[float]
     rss: int
+    churned: Churned | None = None
 
 
 # What they are fed.
@@ -149,8 +175,8 @@ def _node(plane: ControlPlane, name: str) -> Iterator[NetNamespace]:
 # One proxy, from its start to its end.
 
 
-def followed(plane: ControlPlane, folder: Path, proxy: Proxy, services: int, changes: int) -> Found:
-    """Measure one proxy: its load, so many endpoints replaced, half as many added or removed."""
+def followed(plane: ControlPlane, folder: Path, proxy: Proxy, services: int, changes: int, *, churn: int = 0) -> Found:
+    """Measure one proxy: its load, so many endpoints replaced, half as many added or removed, a churn of so many."""
     say(f"  {proxy.name}, {services:,} Services x 2")
     with _node(plane, proxy.name.partition(",")[0]) as node, proxy.watch(node) as watching:
         started = time.time()
@@ -166,11 +192,13 @@ def followed(plane: ControlPlane, folder: Path, proxy: Proxy, services: int, cha
             others = [_slice(proxy, number, 3 - at % 2 * 2) for at, number in enumerate(some)]
             resized = _changed(plane, watching, agent, others)
             _changed(plane, watching, agent, slices[: len(some)])
+            some_more = [_slice(proxy, (each * 7919 + 1) % services, 2) for each in range(churn)]
+            churned = _churned(plane, watching, agent, some_more) if churn else None
             rss, _ = memory_kb(agent.pid)
         finally:
             agent.end()
-        _check(proxy.rules(node), slices)
-    return Found(loaded, written, replaced, resized, rss)
+        _check(proxy.rules(node), [*slices, *some_more])
+    return Found(loaded, written, replaced, resized, rss, churned)
 
 
 def _slice(proxy: Proxy, number: int, endpoints: int) -> dict[str, Any]:
@@ -189,8 +217,39 @@ def _changed(plane: ControlPlane, watching: Watching, agent: Agent, slices: Sequ
     return taken
 
 
+def _churned(plane: ControlPlane, watching: Watching, agent: Agent, slices: Sequence[Any]) -> Churned:
+    """Write slices at a rate, each with the time at which it was to be written."""
+    watching.rested(agent)
+    before, counts, began = counters(agent.pid), _programming(agent), time.time()
+    with ThreadPoolExecutor(_WRITERS) as pool, contextlib.ExitStack() as connections:
+        own = local()
+
+        def write(at: int) -> None:
+            if not hasattr(own, "connection"):
+                own.connection = connections.enter_context(contextlib.closing(plane.connection()))
+            due = began + at / CHURN
+            rest(max(0.0, due - time.time()))
+            stamp = datetime.fromtimestamp(due, UTC).isoformat().replace("+00:00", "Z")
+            metadata = {**slices[at]["metadata"], "annotations": {_TRIGGERED: stamp}}
+            _put(own.connection, {**slices[at], "metadata": metadata})
+
+        for _ in pool.map(write, range(len(slices))):
+            pass
+    elapsed = time.time() - began
+    share = counters(agent.pid).since(before).running / elapsed
+    watching.rested(agent)
+    seconds, count = (after - earlier for after, earlier in zip(_programming(agent), counts, strict=True))
+    return Churned(len(slices) / elapsed, share, seconds / count if count else 0.0, int(count))
+
+
+def _programming(agent: Agent) -> tuple[float, float]:
+    found = agent.metrics(METRICS)
+    sums = (f"kubeproxy_network_programming_duration_seconds_{word}{_IPV4}" for word in ("sum", "count"))
+    return found.get(next(sums), 0.0), found.get(next(sums), 0.0)
+
+
 def _put(connection: HTTPSConnection, obj: dict[str, Any]) -> None:
-    metadata = {key: obj["metadata"][key] for key in ("name", "namespace", "labels")}
+    metadata = {key: obj["metadata"][key] for key in _WRITTEN_METADATA if key in obj["metadata"]}
     path = f"/apis/discovery.k8s.io/v1/namespaces/{metadata['namespace']}/endpointslices/{metadata['name']}"
     connection.request("PUT", path, json.dumps({**obj, "metadata": metadata}), {"Content-Type": "application/json"})
     answer = connection.getresponse()

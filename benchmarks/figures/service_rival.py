@@ -11,7 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.figures.service_cluster import Found, Proxy, api, fill, followed, list_seconds, transactions
+from benchmarks.figures.service_cluster import (
+    CHURN,
+    Churned,
+    Found,
+    Proxy,
+    api,
+    fill,
+    followed,
+    list_seconds,
+    transactions,
+)
 from benchmarks.figures.service_objects import PODS
 from benchmarks.figures.services import LOADED, change_row, measured
 from benchmarks.support import Row, installed, launch, milliseconds, percentile
@@ -75,14 +85,30 @@ def rival(folder: Path, quick: bool) -> list[Row]:
         rows += versus_rows(f"{both:,} x 2, from the API:", ours, theirs)
         fill(plane, both, alone)
         listed = list_seconds(plane)
-        ours = followed(plane, folder, PODGATE._replace(version=3), alone, 20 if quick else 300)
+        again, changes = PODGATE._replace(version=3), 20 if quick else 300
+        ours = followed(plane, folder, again, alone, changes, churn=3 * CHURN if quick else 60 * CHURN)
     figure = f"{alone:,} x 2, from the API:"
     return [
         *rows,
         *_load_rows(folder, alone, ours, listed),
         change_row(f"{figure} one endpoint replaced, request to kernel", "", ours.replaced),
         change_row(f"{figure} one endpoint added or removed, request to kernel", "", ours.resized),
+        *_churn_rows(figure, ours.churned),
         Row(f"{figure} memory, RSS", "", f"{ours.rss / 1024:.0f} MB"),
+    ]
+
+
+def _churn_rows(figure: str, found: Churned | None) -> list[Row]:
+    if found is None:
+        return []
+    mean = f"{milliseconds(found.mean)} from request to kernel on average, of {found.counted} that it counts"
+    return [
+        Row(
+            f"{figure} {CHURN} changes/s, CPU of the whole agent",
+            "< 30 % of a core, none lost",
+            f"{found.share * 100:.1f} %",
+            f"{found.rate:.0f}/s came; {mean}",
+        )
     ]
 
 
