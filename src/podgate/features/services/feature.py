@@ -251,7 +251,7 @@ def _predecessor_step(
     return (
         Step(
             name="kube-proxy",
-            target=PredecessorTarget(at_work),
+            target=PredecessorTarget(at_work, shares=choice.backend != "nftables"),
             want=lambda _states: DEVICE_STAYS,
             empty=cleaned,
             after=tuple(last_step(choice, family) for family in FAMILIES),

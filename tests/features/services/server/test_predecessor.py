@@ -42,6 +42,8 @@ async def working() -> str:
         (Left(("ip",), 7), DEVICE_STAYS, Plan(("ip",))),
         (Left((), 7), DEVICE_STAYS, Plan()),
         (Left(("ip",), 7), NOTHING_LEFT, Plan(("ip",), 7)),
+        (Left((), 0, "it is at work"), DEVICE_STAYS, Plan((), 0, "it is at work")),
+        (Left((), 0, "it is at work"), IGNORED, Plan()),
     ],
 )
 def test_plans(have: Left, want: Left, plan: Plan) -> None:
@@ -79,6 +81,18 @@ def test_the_device_of_mode_ipvs_goes_where_all_is_to_go() -> None:
         assert "- device kube-ipvs0" in str(plan)
         assert namespace.run_async(lambda: target.apply(plan)) == {}
         assert namespace.run_async(target.read) == NOTHING_LEFT
+
+
+@pytest.mark.kernel
+def test_a_kube_proxy_that_writes_the_same_chains_is_told_of() -> None:
+    with netns() as namespace:
+        target = PredecessorTarget(working, shares=True)
+        plan = target.diff(namespace.run_async(target.read), DEVICE_STAYS)
+        assert str(plan) == "! kube-proxy writes the same chains of iptables as podgate: it is at work"
+        told = "it writes the same chains of iptables as podgate: it is at work; stop one of them"
+        assert namespace.run_async(lambda: target.apply(plan)) == {"kube-proxy": told}
+        assert plan.without([*plan.touches()]) == Plan()
+        assert namespace.run_async(PredecessorTarget(stopped, shares=True).read) == NOTHING_LEFT
 
 
 @pytest.mark.kernel

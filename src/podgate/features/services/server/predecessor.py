@@ -36,17 +36,22 @@ _BACK: Final = (
 )
 
 
+_SAME_CHAINS: Final = "writes the same chains of iptables as podgate"
+
+
 class Left(Frozen, frozen=True):
     """What there is of kube-proxy, or should be: nothing.
 
     Attributes:
         families: those that have a table.
         device: the number of its device of mode ipvs; 0 for none.
+        beside: why it may be at work, where it writes the same chains of iptables as we; empty when it does not.
         ignored: of a wanted state: what of it stays, whatever there is.
     """
 
     families: tuple[Family, ...] = ()
     device: int = 0
+    beside: str = ""
     ignored: frozenset[Literal["tables", "device"]] = frozenset()
 
 
@@ -57,18 +62,21 @@ IGNORED: Final = Left(ignored=frozenset(("tables", "device")))
 
 
 class Plan(Frozen, frozen=True):
-    """The families whose table goes, and the device that does."""
+    """The families whose table goes, the device that does, and what is to be told of a kube-proxy beside us."""
 
     families: tuple[Family, ...] = ()
     device: int = 0
+    beside: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.families or self.device)
+        return bool(self.families or self.device or self.beside)
 
     def __str__(self) -> str:
         lines = [f"- table {family} {NAME}: left by kube-proxy" for family in self.families]
         if self.device:
             lines.append(f"- device {IPVS_DEVICE}: left by kube-proxy; virtual servers of IPVS stay (ipvsadm --clear)")
+        if self.beside:
+            lines.append(f"! {NAME} {_SAME_CHAINS}: {self.beside}")
         return "\n".join(lines)
 
     def brief(self) -> str:
@@ -89,23 +97,27 @@ class PredecessorTarget:
 
     Args:
         at_work: says why kube-proxy may still be at work; empty when it is not.
+        shares: whether the chains that we write are kube-proxy's too.
     """
 
-    def __init__(self, at_work: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, at_work: Callable[[], Awaitable[str]], *, shares: bool = False) -> None:
         self._at_work = at_work
+        self._shares = shares
         self._has_removed = False
 
     async def read(self) -> Left:
         """Give what there is. Raises ApplyError."""
         with refused(_WHAT, ApplyError), Connection(NETLINK_NETFILTER) as connection:
             families = tuple(family for family in _FAMILIES if find_table(connection, FAMILIES[family], NAME))
+        beside = await self._at_work() if self._shares else ""
         with contextlib.suppress(OSError):
-            return Left(families, socket.if_nametoindex(IPVS_DEVICE))
-        return Left(families)
+            return Left(families, socket.if_nametoindex(IPVS_DEVICE), beside)
+        return Left(families, 0, beside)
 
     def diff(self, have: Left, want: Left) -> Plan:
         """Give the plan."""
-        return Plan(() if "tables" in want.ignored else have.families, 0 if "device" in want.ignored else have.device)
+        device = 0 if "device" in want.ignored else have.device
+        return Plan((), device) if "tables" in want.ignored else Plan(have.families, device, have.beside)
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
         """Remove them, unless kube-proxy may be at work. Raises ApplyError.
@@ -115,8 +127,10 @@ class PredecessorTarget:
         reason = await self._at_work()
         if reason:
             self._has_removed = False
+            if plan.beside and not plan.families:
+                return {NAME: f"it {_SAME_CHAINS}: {reason}; stop one of them"}
             return {NAME: f"its tables stay beside ours: {reason}; stop it, and they go"}
-        if self._has_removed:
+        if self._has_removed and plan.families:
             return {NAME: _BACK}
         with refused(_WHAT, ApplyError), Connection(NETLINK_NETFILTER) as connection:
             for family in plan.families:
@@ -124,7 +138,7 @@ class PredecessorTarget:
         if plan.device:
             with refused(f"deleting {IPVS_DEVICE}", ApplyError), Connection(socket.NETLINK_ROUTE) as connection:
                 delete_link(connection, plan.device)
-        self._has_removed = True
+        self._has_removed = self._has_removed or bool(plan.families)
         return {}
 
     async def signals(self) -> AsyncIterator[Signal]:
