@@ -28,14 +28,14 @@ def iptables(folder: Path, quick: bool) -> list[Row]:
     rows: list[Row] = []
     for binary in BINARIES:
         for size in (300,) if quick else (10_000, 30_000):
-            rows += _alone(folder, binary, size, 4 if quick else 30)
+            rows += _alone(folder, binary, size, 4 if quick else 20)
     size = 200 if quick else 10_000
     with api(folder) as plane:
         fill(plane, 0, size)
         listed = list_seconds(plane)
         for number, binary in enumerate(BINARIES):
             theirs = followed(plane, folder, _kube_proxy(binary, folder, 2 * number + 1), size, 2 if quick else 7)
-            ours = followed(plane, folder, _podgate(binary, 2 * number + 2), size, 4 if quick else 30)
+            ours = followed(plane, folder, _podgate(binary, 2 * number + 2), size, 4 if quick else 20)
             rows += _beside(f"{size:,} x 2, iptables-{binary}, from the API:", ours, theirs, listed)
     return rows
 
