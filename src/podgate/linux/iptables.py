@@ -15,7 +15,7 @@ _NAMES: Final = {
     "ip": "/proc/thread-self/net/ip_tables_names",
     "ip6": "/proc/thread-self/net/ip6_tables_names",
 }
-_SAVE: Final = {"ip": "iptables-legacy-save", "ip6": "ip6tables-legacy-save"}
+LEGACY_SAVE: Final = {"ip": "iptables-legacy-save", "ip6": "ip6tables-legacy-save"}
 _HINTS: Final = frozenset(("KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"))
 _MANGLE: Final = "mangle"
 _SECONDS: Final = 10.0
@@ -64,7 +64,7 @@ def _legacy_chains(family: str) -> list[str]:
         if _MANGLE not in legacy_tables(family):
             return []
         done = subprocess.run(
-            [_SAVE[family], "-t", _MANGLE], capture_output=True, text=True, timeout=_SECONDS, check=False
+            [LEGACY_SAVE[family], "-t", _MANGLE], capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return []

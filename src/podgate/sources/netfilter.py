@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from podgate.joints import ForeignNat, ForeignRule
-from podgate.linux.iptables import legacy_tables
+from podgate.linux.iptables import LEGACY_SAVE, legacy_tables
 from podgate.linux.running import find_program, run
 
 _TABLE: Final = re.compile(r"table (\S+ \S+) \{")
@@ -18,8 +18,6 @@ _CHAIN: Final = re.compile(r"\s*chain (\S+) \{")
 _TRANSLATES: Final = re.compile(r"\b(masquerade|snat)\b", re.IGNORECASE)
 _SECONDS: Final = 30.0
 """How long a listing may take: a node with 40,000 rules needs about one second."""
-
-_LEGACY: Final = (("ip", "iptables-legacy-save"), ("ip6", "ip6tables-legacy-save"))
 
 
 class _UnreadError(Exception):
@@ -41,7 +39,7 @@ async def _foreign_nat(ours: str) -> ForeignNat:
         rules += from_nft(await _listed("nft", "list", "ruleset"), ours)
     except _UnreadError as error:
         unread.append(str(error))
-    for family, program in _LEGACY:
+    for family, program in LEGACY_SAVE.items():
         try:
             if "nat" in legacy_tables(family):
                 rules += from_iptables_save(await _listed(program, "-t", "nat"), family)
