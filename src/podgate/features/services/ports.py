@@ -198,6 +198,7 @@ class _Reading:
     def _ports(self) -> Iterator[PortFacts]:
         namespace, name = self._ref.namespace, self._ref.name
         taken: set[tuple[Protocol, int]] = set()
+        named: set[tuple[Protocol, str]] = set()
         node_ports: set[tuple[Protocol, int]] = set()
         for index, port in enumerate(self._spec.ports):
             protocol = PROTOCOLS.get(port.protocol)
@@ -213,7 +214,11 @@ class _Reading:
                 message = f"{port.port}/{protocol} is the port of an earlier entry, which counts: remove one"
                 self._complain("DuplicatePort", f"spec.ports[{index}].port", message)
                 continue
+            if (protocol, port.name) in named:
+                self._complain("DuplicateName", f"spec.ports[{index}].name", _named_twice(port.name))
+                continue
             taken.add((protocol, port.port))
+            named.add((protocol, port.name))
             node_port = port.node_port and self._node_port(index, port.node_port, protocol, node_ports)
             label = f"{namespace}/{name}:{port.name or port.port}"
             yield PortFacts(index, label, port.name, protocol, port.port, node_port)
@@ -308,6 +313,13 @@ class _Reading:
             self._complain("DuplicatePort", field, f"{port}/tcp is a node port of this Service, too: write another one")
             return 0
         return port
+
+
+def _named_twice(name: str) -> str:
+    """Say why a port is not used: what joins it with ports of slices is the name of another one."""
+    if not name:
+        return "an earlier entry, which counts, has no name either: give each a name"
+    return f'"{name}" is the name of an earlier entry, which counts: give each a name of its own'
 
 
 def _with_addresses(port: PortFacts, external: tuple[bytes, ...], balancers: tuple[bytes, ...]) -> PortFacts:
