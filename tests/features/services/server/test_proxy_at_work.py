@@ -59,6 +59,16 @@ def test_a_process_by_any_of_its_names(
     assert list(neighbours(proc(tmp_path, comm, words, network))) == expected
 
 
+def test_whoever_writes_over_its_words_hides_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    """A process may have words of any length without an end (``prctl`` PR_SET_MM_MAP, setproctitle)."""
+    folder = proc(tmp_path, "any", [])
+    for said in (b"/hyperkube", b"hyperkube", b"\xff" * 5000 + b"/hyperkube"):
+        (folder / "8" / "cmdline").write_bytes(said)
+        assert list(neighbours(folder)) == []
+    (folder / "8" / "cmdline").write_bytes(b"/opt/kube-proxy")
+    assert list(neighbours(folder)) == HERE
+
+
 NAMED: Final = (
     "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'kube-proxy', 0, 0, 0); print('named', flush=True);"
     " sys.stdin.read()"

@@ -34,7 +34,7 @@ _LOOPBACK: Final = {"0.0.0.0": ("127.0.0.1",), "": ("127.0.0.1",), "::": ("127.0
 _NOBODY: Final = (errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """How a connection fails where nobody listens, or there is no such loopback address."""
 
-_HYPERKUBE: Final = (b"kube-proxy", b"proxy")
+_HYPERKUBE: Final = frozenset((b"kube-proxy", b"proxy"))
 """How hyperkube, one program of many names, is told to be kube-proxy."""
 
 
@@ -136,7 +136,7 @@ def _is_kube_proxy(folder: Path) -> bool:
     if first.startswith(b"python"):
         return False  # podgate under this name, whose program is a script
     if first == b"hyperkube":
-        return words[1] in _HYPERKUBE
+        return not _HYPERKUBE.isdisjoint(words[1:2])  # a process may write over its words, and have no second one
     named = (folder / "comm").read_bytes().strip() == NAME.encode()
     return bool(words[0]) and (named or first == NAME.encode())
 
