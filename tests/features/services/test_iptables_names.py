@@ -7,8 +7,8 @@ from podgate.features.services.intent import ServicePort
 from podgate.features.services.iptables_names import NAMES, TABLES, PortChains, proxy_name
 
 
-def port(name: str, number: int = 80) -> ServicePort:
-    return ServicePort(name, "tcp", number, packed("10.96.0.41") or b"")
+def port(name: str, number: int = 80, *, unnamed: bool = False) -> ServicePort:
+    return ServicePort(name, "tcp", number, packed("10.96.0.41") or b"", unnamed=unnamed)
 
 
 def endpoint(address: str, number: int = 8080) -> bytes:
@@ -28,10 +28,14 @@ def test_a_port_has_the_chains_that_kube_proxy_gives_it() -> None:
 
 
 def test_a_port_without_a_name_is_called_by_its_service_alone() -> None:
-    unnamed = port("marker/marker-ip6-1:8080", 8080)
+    unnamed = port("marker/marker-ip6-1:8080", 8080, unnamed=True)
     assert proxy_name(unnamed) == "marker/marker-ip6-1"
     assert PortChains(unnamed).cluster == "KUBE-SVC-WRG4GOQPBCSTZQDD"
     assert PortChains(unnamed).endpoint(endpoint("fd00:180::1")) == "KUBE-SEP-NHZ7XRFVYGWUXXXH"
+
+
+def test_a_port_that_is_called_by_its_number_has_that_name() -> None:
+    assert proxy_name(port("shop/web:80")) == "shop/web:80"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ class ServicePort(Frozen, frozen=True, gc=False):
         serving: of a UDP port the endpoints whose open flows go on, sorted: ready ones, and terminating ones that
             still serve, wherever they are. Empty for other protocols, whose flows nobody cuts.
         own: addresses of endpoints on this node, or of unknown place: those that could talk to themselves through it.
+        unnamed: the port has no name, and stands by its number in ``name``; another port may be called so.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ServicePort(Frozen, frozen=True, gc=False):
     guard: Guard | None = None
     serving: tuple[bytes, ...] = ()
     own: tuple[bytes, ...] = ()
+    unnamed: bool = False
 
 
 class LocalTraffic(Frozen, frozen=True):

@@ -63,7 +63,7 @@ class PortChains:
 
 def proxy_name(port: ServicePort) -> str:
     """Give ``namespace/name:port`` as kube-proxy writes it: without what a port has for a name that has none."""
-    return port.name.removesuffix(f":{port.port}")
+    return port.name.removesuffix(f":{port.port}") if port.unnamed else port.name
 
 
 def _digest(text: str) -> str:

@@ -49,6 +49,5 @@ def lack_of(port: ServicePort, slices: Iterable[SliceFacts]) -> Lack:
 
 def _joined(port: ServicePort, own: Iterable[SliceFacts]) -> bool:
     """Say whether a slice has a port of this name; an unnamed port is shown by its number."""
-    name = port.name.rpartition(":")[2]
-    names = {name, ""} if name == str(port.port) else {name}
-    return any(each.name in names and each.protocol == port.protocol for facts in own for each in facts.ports)
+    name = "" if port.unnamed else port.name.rpartition(":")[2]
+    return any(each.name == name and each.protocol == port.protocol for facts in own for each in facts.ports)

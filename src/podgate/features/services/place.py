@@ -90,6 +90,7 @@ def _port(
         guard,
         chosen.serving,
         chosen.own,
+        not port.name,
     )
 
 
