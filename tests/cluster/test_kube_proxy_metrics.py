@@ -31,6 +31,7 @@ SLICES: Final = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 ABSENT: Final = {
     r"go_.*": "podgate has no Go runtime",
     r"rest_client_(re(quest|sponse)_size_bytes|(exec|rate|transport)_.*)": "of a client that podgate has not",
+    r"rest_client_request_retries_total": "the same, and there only once it has tried again, as on a busy machine",
     r"kubernetes_build_info": "it is of the other program's build; podgate's version is in its log and --version",
     r"kubernetes_feature_enabled": "podgate has none of these gates",
     r"(registered|hidden|disabled)_metrics_total|cardinality_enforcement_.*": "the library counts itself",

@@ -125,9 +125,11 @@ def mirrored(plane: ControlPlane) -> Iterator[None]:
     for plural, obj in made.items():
         code, answer = plane.request("POST", f"/api/v1/namespaces/default/{plural}", obj)
         assert code == 201, answer
-    yield
-    for plural in made:
-        plane.request("DELETE", f"/api/v1/namespaces/default/{plural}/mirrored")
+    try:
+        yield
+    finally:
+        for plural in made:
+            plane.request("DELETE", f"/api/v1/namespaces/default/{plural}/mirrored")
 
 
 def verdicts(plane: ControlPlane) -> dict[str, str]:

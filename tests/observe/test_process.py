@@ -1,5 +1,6 @@
 """This process's own figures."""
 
+import gc
 import time
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from podgate.observe.process import process_readings
 
 
 def test_they_are_of_this_process(tmp_path: Path) -> None:
+    gc.collect()  # what other tests left open would close in between
     found = {each.name.removeprefix("process_"): each.value for each in process_readings()}
     assert found.keys() == {
         *("cpu_seconds_total", "open_fds", "max_fds", "resident_memory_bytes", "virtual_memory_bytes"),
