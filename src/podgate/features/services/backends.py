@@ -16,6 +16,7 @@ from podgate.features.services.to_iptables import Writer as IptablesWriter
 from podgate.features.services.to_nftables import Writer, table_name
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
+from podgate.model.remembering import Remembered
 from podgate.targets.iptables.state import Binary, TableName
 from podgate.targets.iptables.state import State as IptablesState
 from podgate.targets.iptables.words import knows_random_fully
@@ -87,7 +88,8 @@ class StatesWriter:
     def __init__(self, settings: Settings, choice: Choice = NFTABLES_CHOICE) -> None:
         self._settings = settings
         self._choice = choice
-        self._nftables = {family: Writer(family) for family in FAMILIES}
+        # A change of one family leaves the other's state the same value, which then costs nothing.
+        self._nftables = {family: Remembered(Writer(family).__call__) for family in FAMILIES}
         random_fully = knows_random_fully(choice.version)
         liberal = settings.conntrack_tcp_be_liberal
         self._iptables = {

@@ -90,6 +90,8 @@ def diff(have: State, want: State) -> Plan:
     Raises:
         ValueError: the states are of different families, programs or tables.
     """
+    if have is want:
+        return Plan(have, want)
     if (have.family, have.binary, have.table) != (want.family, want.binary, want.table):
         raise ValueError(f"table {have.table} of {have.program} cannot become table {want.table} of {want.program}")
     refusal = next((reason for chain in want.chains if (reason := _refusal(have, want, chain.name))), "")

@@ -110,6 +110,8 @@ def diff(have: State, want: State) -> Plan:
     Raises:
         ValueError: the states are of different tables, a name that is wanted is none, or only some rules have code.
     """
+    if have is want:
+        return Plan(have, want)
     check_names(want)
     _ = want.has_code
     if (have.family, have.name) != (want.family, want.name):
