@@ -209,12 +209,14 @@ def kubelet(node: NetNamespace, binary: Binary) -> Iterator[None]:
     for family in FAMILIES:
         text = f"{hint}*filter\n:KUBE-FIREWALL - [0:0]\nCOMMIT\n"
         node.run(f"{program(family, binary)}-restore", "--noflush", text=text)
-    yield
-    for family in FAMILIES:
-        assert chains(node, family, binary) >= KUBELETS
-        for table in TABLES:
-            node.run(f"{program(family, 'legacy')}-restore", text=f"*{table}\nCOMMIT\n")
-    node.run("nft", "flush", "ruleset")
+    try:
+        yield
+        assert all(chains(node, family, binary) >= KUBELETS for family in FAMILIES)
+    finally:
+        for family in FAMILIES:
+            for table in TABLES:
+                node.run(f"{program(family, 'legacy')}-restore", text=f"*{table}\nCOMMIT\n")
+        node.run("nft", "flush", "ruleset")
 
 
 @contextmanager
@@ -367,8 +369,10 @@ def left_by_ipvs(node: NetNamespace) -> Iterator[None]:
     node.run("ip", "link", "set", IPVS_DEVICE, "up")
     for family in FAMILIES:
         node.run(f"{program(family, 'nft')}-restore", "--noflush", text=IPVS)
-    yield
-    node.run("ip", "link", "del", IPVS_DEVICE, check=False)
+    try:
+        yield
+    finally:
+        node.run("ip", "link", "del", IPVS_DEVICE, check=False)
 
 
 @pytest.mark.parametrize("pair", [Pair("ipvs", "nftables"), Pair("ipvs", "iptables")], ids="-".join)
