@@ -20,8 +20,8 @@ from podgate import __version__
 from podgate.joints import Answered, SourceError
 from podgate.model.frozen import Frozen
 from podgate.model.options import OptionSpec, SettingsError, did_you_mean, options_of, settings_from
-from podgate.model.usage import Parser, UsageError, add_option, complaint, given, wants_json
-from podgate.observe.showing import show, tell
+from podgate.model.usage import Parser, UsageError, add_option, given, wants_json
+from podgate.observe.showing import complain, show, tell
 
 AdministratorVerb = Callable[[Sequence[str], Mapping[str, str], Callable[[str], None]], Answered]
 """Words, environment and what takes progress to an answer. Raises UsageError, SourceError."""
@@ -99,9 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(message: str, words: Sequence[str]) -> int:
     """Say what was wrong, in the form that the words ask for."""
-    said = complaint([message], as_json=wants_json(words))
-    sys.stdout.write(said.out)
-    sys.stderr.write(said.err)
+    complain(message, as_json=wants_json(words))
     return 2
 
 

@@ -8,7 +8,6 @@ Invariant: the verbs that only look read files alone: no state directory, no pri
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,12 +35,11 @@ from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Snapshot
-from podgate.model.usage import complaint
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
 from podgate.observe.requests import RequestCounts
-from podgate.observe.showing import show, tell
+from podgate.observe.showing import complain, show, tell
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine, node_name_of
@@ -108,9 +106,7 @@ def _remark(feature: AnyFeature, verb: str, said: str) -> None:
 
 def _complain(asked: argparse.Namespace, message: str, code: int) -> int:
     """Say what was wrong, in the form that was asked for."""
-    said = complaint([message], as_json=asked.output == "json")
-    sys.stdout.write(said.out)
-    sys.stderr.write(said.err)
+    complain(message, as_json=asked.output == "json")
     return code
 
 

@@ -1,10 +1,8 @@
 """Complaints about a command line: guesses, and the form that was asked for."""
 
-import json
-
 import pytest
 
-from podgate.model.usage import Parser, UsageError, complaint, wants_json
+from podgate.model.usage import Parser, UsageError, wants_json
 
 
 def parser() -> Parser:
@@ -51,10 +49,3 @@ def test_nothing_is_guessed_where_nothing_is_near() -> None:
 )
 def test_whether_json_is_asked_for(words: str, wanted: bool) -> None:
     assert wants_json(words.split()) is wanted
-
-
-def test_a_complaint_goes_to_one_stream() -> None:
-    text = complaint(["a: wrong\nb: wrong too"], as_json=False)
-    assert (text.out, text.err) == ("", "a: wrong\nb: wrong too\n")
-    program = complaint(["a: wrong\nb: wrong too"], as_json=True)
-    assert (json.loads(program.out), program.err) == ({"errors": ["a: wrong", "b: wrong too"]}, "")

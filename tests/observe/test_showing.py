@@ -1,11 +1,12 @@
 """Output to a reader that has seen enough."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
-from podgate.observe.showing import tell
+from podgate.observe.showing import complain, tell
 
 
 def test_a_closed_pipe_is_no_error() -> None:
@@ -23,3 +24,11 @@ def test_a_closed_pipe_is_no_error() -> None:
 def test_what_is_beside_the_answer_is_not_in_it(capsys: pytest.CaptureFixture[str]) -> None:
     tell("waiting")
     assert capsys.readouterr() == ("", "waiting\n")
+
+
+def test_a_complaint_goes_to_one_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("a: wrong\nb: wrong too", as_json=False)
+    assert capsys.readouterr() == ("", "a: wrong\nb: wrong too\n")
+    complain("a: wrong\nb: wrong too", as_json=True)
+    out, err = capsys.readouterr()
+    assert (json.loads(out), err) == ({"errors": ["a: wrong", "b: wrong too"]}, "")

@@ -13,7 +13,8 @@ from typing import Final
 
 from podgate.lab.messages import LabError
 from podgate.lab.places import DEFAULT_BASE, DEFAULT_NAME, places
-from podgate.model.usage import Parser, UsageError, complaint, wants_json
+from podgate.model.usage import Parser, UsageError, wants_json
+from podgate.observe.showing import complain
 
 _WHERE: Final = "a Pod as [NAMESPACE/]NAME, or node/NAME, or host/NAME"
 
@@ -130,9 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(message: str, words: Sequence[str], code: int) -> int:
     """Say what was wrong, in the form that the words ask for."""
-    said = complaint([message], as_json=wants_json(words))
-    sys.stdout.write(said.out)
-    sys.stderr.write(said.err)
+    complain(message, as_json=wants_json(words))
     return code
 
 

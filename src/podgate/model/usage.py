@@ -1,18 +1,16 @@
-"""Usage: the parser of every command line, and how what was wrong reaches a person or a program.
+"""Usage: the parser of every command line, and what it says of mistyped words.
 
-Here: the parser, options as flags, the guess at a mistyped word, the two forms of a complaint. Not here: any verb, and
-printing, which is left to whoever owns the streams.
-Invariant: with ``--output json`` standard output holds one JSON document, whatever happens: the answer, or ``errors``.
+Here: the parser, options as flags, the guess at a mistyped word, whether JSON is asked for. Not here: any verb, and
+printing (observe/showing.py).
+Invariant: a mistake never ends the process: it is raised, and says where help is.
 """
 
 import argparse
 import itertools
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from podgate.model.frozen import Frozen
 from podgate.model.options import OptionSpec, did_you_mean
 
 _CHOICE: Final = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)$", re.DOTALL)
@@ -62,21 +60,6 @@ def wants_json(words: Sequence[str]) -> bool:
     return any(word in {"--output=json", "-ojson", "-o=json"} for word in own) or any(
         flag in {"--output", "-o"} and value == "json" for flag, value in pairs
     )
-
-
-class Complaint(Frozen, frozen=True):
-    """What a failed command writes: one of the two is empty."""
-
-    out: str = ""
-    err: str = ""
-
-
-def complaint(lines: Iterable[str], *, as_json: bool) -> Complaint:
-    """Give the text of a failure: lines on standard error, or one JSON object on standard output."""
-    said = [line for text in lines for line in text.splitlines()]
-    if as_json:
-        return Complaint(out=f"{json.dumps({'errors': said}, indent=2)}\n")
-    return Complaint(err="".join(f"{line}\n" for line in said))
 
 
 def add_option(parser: argparse.ArgumentParser, spec: OptionSpec) -> None:
