@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from ipaddress import IPv4Address, ip_interface, ip_network
+from pathlib import Path
 
 import pytest
 
 from podgate.model.machine import Address, Interface, Machine, Route
-from podgate.sources.machine import MachineSource, load_machine, node_name_of
+from podgate.sources.machine import MachineSource, fixed_of, load_machine, node_name_of
 from tests.support.netns import NetNamespace, netns
 from tests.support.virtual_time import run_virtual
 
@@ -126,17 +127,10 @@ def test_more_notifications_than_the_buffer_holds_lose_nothing() -> None:
         namespace.run_async(lambda: follow(namespace))
 
 
-def test_what_a_probe_does_not_find_is_lacking() -> None:
-    probes = {"there": lambda: True, "missing": lambda: False}
-
-    async def first() -> Machine:
-        async for machine in MachineSource("n", probes).values():
-            return machine
-        raise AssertionError("no value")
-
-    machine = asyncio.run(first())
-    assert machine.node_name == "n"
-    assert machine.lacks == {"missing"}
+def test_a_kernel_without_ipv6_lacks_that_family(tmp_path: Path) -> None:
+    assert fixed_of("n", str(tmp_path)).lacks == frozenset()
+    assert fixed_of("n", str(tmp_path / "none")).lacks == {"ip6"}
+    assert load_machine("n").lacks == frozenset()
 
 
 def test_the_node_s_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What this node's own machine says: interfaces, addresses, routes, and which kernel features it lacks.
+"""What this node's own machine says: interfaces, addresses, routes, and which families it lacks.
 
 Here: the values. Not here: reading them (sources/machine.py).
 Invariant: everything is in canonical form and sorted, so that equal machines compare equal.
@@ -47,14 +47,14 @@ class Machine(Frozen, frozen=True):
     """The machine as a feature may rely on it.
 
     Attributes:
-        lacks: kernel features that a probe found missing, by the name of the feature.
+        lacks: families that its kernel runs without (``ipv6.disable=1``).
     """
 
     node_name: str = ""
     interfaces: tuple[Interface, ...] = ()
     addresses: tuple[Address, ...] = ()
     routes: tuple[Route, ...] = ()
-    lacks: frozenset[str] = frozenset()
+    lacks: frozenset[Family] = frozenset()
 
     def uplinks(self, family: Family) -> tuple[str, ...]:
         """Give the devices that lead off the node, for a family: those of IPv4 default routes, and for IPv6 of its own.

@@ -1,14 +1,14 @@
 """MachineSource: what this node's own machine has, now and after each change of its network.
 
-Here: from rtnetlink's values to ``Machine``, following its notifications, the node's name, probes of the kernel.
+Here: from rtnetlink's values to ``Machine``, following its notifications, the node's name, whether there is IPv6.
 Not here: decoding netlink (linux/rtnetlink.py).
-Invariant: values are sorted and in canonical form, so a re-read that found nothing new gives no new value; probes run
-once, at the start.
+Invariant: values are sorted and in canonical form, so a re-read that found nothing new gives no new value.
 """
 
 import asyncio
+import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from ipaddress import IPv4Address, ip_interface, ip_network
 from typing import Final
 
@@ -24,8 +24,8 @@ SETTLE: Final = 0.010
 
 _SCOPES: Final = {0: "global", 253: "link", 254: "host"}
 
-Probes = Mapping[str, Callable[[], bool]]
-"""By the name of a kernel feature: says whether the kernel has it."""
+_IPV6: Final = "/proc/net/if_inet6"
+"""What a kernel that was started with ``ipv6.disable=1`` does not have."""
 
 
 class MachineSource:
@@ -33,12 +33,10 @@ class MachineSource:
 
     Args:
         node_name: the Kubernetes name of this node.
-        probes: kernel features to try, once.
     """
 
-    def __init__(self, node_name: str, probes: Probes | None = None) -> None:
+    def __init__(self, node_name: str) -> None:
         self._node_name = node_name
-        self._probes = probes or {}
 
     async def values(self) -> AsyncIterator[Machine]:
         """Give the machine now, and again whenever its network differs. Ends only by cancellation.
@@ -46,8 +44,7 @@ class MachineSource:
         Raises:
             SourceError: the kernel refuses to be asked.
         """
-        asked = (self._node_name, self._probes)
-        fixed = await asyncio.to_thread(_fixed, *asked) if self._probes else _fixed(*asked)
+        fixed = fixed_of(self._node_name)
         given: Machine | None = None
         try:
             with Listener(socket.NETLINK_ROUTE, GROUPS) as listener, Connection(socket.NETLINK_ROUTE) as connection:
@@ -72,7 +69,7 @@ def load_machine(node_name: str) -> Machine:
     """
     try:
         with Connection(socket.NETLINK_ROUTE) as connection:
-            machine = _with_network(_fixed(node_name, {}), connection)
+            machine = _with_network(fixed_of(node_name), connection)
     except OSError as error:
         raise _source_error(error) from error
     if machine is None:
@@ -89,9 +86,9 @@ def _source_error(error: OSError) -> SourceError:
     return SourceError(f"cannot read this machine's addresses and routes over netlink: {error.strerror or error}")
 
 
-def _fixed(node_name: str, probes: Probes) -> Machine:
-    """Give what does not change while the process runs."""
-    return Machine(node_name=node_name, lacks=frozenset(name for name, probe in probes.items() if not probe()))
+def fixed_of(node_name: str, if_inet6: str = _IPV6) -> Machine:
+    """Give what does not change while the process runs; ``if_inet6`` is there where the kernel has IPv6."""
+    return Machine(node_name=node_name, lacks=frozenset() if os.path.exists(if_inet6) else frozenset({"ip6"}))
 
 
 def _with_network(fixed: Machine, connection: Connection) -> Machine | None:

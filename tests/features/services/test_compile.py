@@ -26,6 +26,7 @@ from podgate.model.kinds.discovery import (
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.kinds.services import SERVICE, Service, ServiceMeta, ServicePort, ServiceSpec
+from podgate.model.machine import Machine
 from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.model.table import Table, changes
 
@@ -174,6 +175,14 @@ def test_while_a_kind_is_absent_the_intent_says_so_and_the_feature_is_not_ready(
     assert compiler()(Inputs()).states.unknown
     assert not compiler()(inputs).states.unknown
     assert compiler()(inputs).isolates
+
+
+def test_a_node_whose_kernel_runs_without_ipv6_wants_nothing_there() -> None:
+    inputs = Inputs(snapshot(many(3)).objects, machine=Machine("node-1", lacks=frozenset({"ip6"})))
+    intent = compiler()(inputs).states
+    assert intent.ip6 is None
+    assert intent.ip is not None
+    assert len(intent.ip.ports) == 3
 
 
 def test_watches_are_for_the_default_proxy_or_for_one_with_a_name() -> None:
