@@ -11,6 +11,7 @@ What is for an address of the Services' range and was translated by nobody, anot
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import Final
 
@@ -36,6 +37,7 @@ from podgate.features.services.phrases import (
     set_mark,
 )
 from podgate.model.machine import Family
+from podgate.model.remembering import Remembered
 from podgate.model.table import Table, counted, mapped, spread
 from podgate.targets.nftables.elements import MEMBER, Data, Element, host_words, interval
 from podgate.targets.nftables.state import DSTNAT, FILTER, SRCNAT, Chain, Hook, Rule, State
@@ -61,8 +63,7 @@ def table_name(proxy_name: str) -> str:
     return f"{TABLE}-{proxy_name}" if proxy_name else TABLE
 
 
-_Shape = tuple[NodeWide, tuple[Bucket, ...], tuple[int, ...]]
-"""What the chains depend on: the options, the buckets in use, and for how long clients stay with endpoints."""
+_Elements = dict[str, Table[Element, Data]]
 
 
 class Writer:
@@ -70,6 +71,11 @@ class Writer:
 
     def __init__(self, family: Family) -> None:
         self._family: Family = family
+        # What follows stays the same value as long as nothing that it depends on changes.
+        self._variants = Remembered(_with_variants)
+        self._of_node = Remembered(_node_elements)
+        self._of_shape = Remembered(_shape_elements)
+        self._chains = Remembered(partial(_chains, family))
         self._forget(masquerade_all=False)
 
     def _forget(self, *, masquerade_all: bool) -> None:
@@ -79,7 +85,6 @@ class Writer:
         self._sticky = counted(sticky_seconds)
         self._own = counted(own_endpoints)
         self._own_elements = mapped[Element, int, Data](_member)
-        self._written: tuple[_Shape, tuple[Chain, ...]] | None = None
 
     def __call__(self, intent: FamilyIntent | None, proxy_name: str = "") -> State:
         """Give the state; a family that is off has no table."""
@@ -89,13 +94,13 @@ class Writer:
             return State.absent(self._family, name)
         if intent.node.masquerade_all != self._masquerade_all:
             self._forget(masquerade_all=intent.node.masquerade_all)
-        buckets, seconds = _with_variants(self._buckets(intent.ports)), tuple(sorted(self._sticky(intent.ports)))
-        elements: dict[str, Table[Element, Data]] = {
+        buckets = self._variants(frozenset(self._buckets(intent.ports)))
+        seconds = tuple(sorted(self._sticky(intent.ports)))
+        elements: _Elements = {
             **self._items(intent.ports),
             layout.OWN_ENDPOINTS: self._own_elements(self._own(intent.ports)),
-            **_node_elements(intent.node),
-            layout.BUCKETS: Table.of(dict(_bucket_elements(buckets))),
-            layout.REMEMBER: Table.of(dict(_remember_elements(seconds))),
+            **self._of_node(intent.node),
+            **self._of_shape(buckets, seconds),
         }
         return State(
             family=self._family,
@@ -107,12 +112,10 @@ class Writer:
             last=layout.LAST,
         )
 
-    def _chains(self, *shape: *_Shape) -> tuple[Chain, ...]:
-        """Give the chains, the same ones as long as nothing that they depend on changes."""
-        if self._written is None or self._written[0] != shape:
-            node, buckets, seconds = shape
-            self._written = (shape, tuple(_Chains(self._family, node).all(buckets, seconds)))
-        return self._written[1]
+
+def _chains(family: Family, node: NodeWide, buckets: tuple[Bucket, ...], seconds: tuple[int, ...]) -> tuple[Chain, ...]:
+    """Give the chains: they depend on options, on the buckets in use, and on for how long clients stay."""
+    return tuple(_Chains(family, node).all(buckets, seconds))
 
 
 def _member(_element: bytes, _count: int) -> Data:
@@ -135,6 +138,13 @@ def _with_variants(used: Iterable[Bucket]) -> tuple[Bucket, ...]:
     return tuple(sorted(found))
 
 
+def _shape_elements(buckets: tuple[Bucket, ...], seconds: tuple[int, ...]) -> _Elements:
+    return {
+        layout.BUCKETS: Table.of(dict(_bucket_elements(buckets))),
+        layout.REMEMBER: Table.of(dict(_remember_elements(seconds))),
+    }
+
+
 def _bucket_elements(buckets: Iterable[Bucket]) -> Iterator[tuple[Element, Data]]:
     """Give where each bucket leads: to its chain, and with masquerade to the one before that."""
     for each in buckets:
@@ -148,7 +158,7 @@ def _remember_elements(seconds: Iterable[int]) -> Iterator[tuple[Element, Data]]
         yield host_words(each), f"goto {layout.remembering_chain(each)}"
 
 
-def _node_elements(node: NodeWide) -> dict[str, Table[Element, Data]]:
+def _node_elements(node: NodeWide) -> _Elements:
     return {
         layout.NODE_PORT_IPS: Table.of(dict.fromkeys(node.node_port_ips or (), MEMBER)),
         layout.SERVICE_RANGES: _intervals(node.service_ranges),
