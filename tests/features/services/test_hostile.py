@@ -95,73 +95,93 @@ anything = st.recursive(
 )
 
 
-def spoiled(*good: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Give mostly what a field takes, and now and then anything."""
-    return st.one_of(*good, *good, *good, anything)
+def words(*good: str) -> st.SearchStrategy[str]:
+    """Give mostly these."""
+    return st.integers(0, 7).flatmap(lambda number: texts if number == 7 else st.sampled_from(good))
 
 
-def mapping(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Give a mapping with some of these fields."""
+addresses = words("10.9.0.1", "10.9.0.2", "10.9.0.3", "fd00:9::1", "010.009.000.002", "10.9.0.256")
+protocols = words("TCP", "TCP", "TCP", "UDP", "SCTP")
+names = words("", "", "", "a")
+numbers_of_ports = st.integers(0, 7).flatmap(lambda number: numbers if number == 7 else st.sampled_from([80, 30090]))
+policies = words("Cluster", "Local")
+
+
+def spoiled(good: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Give what a field takes, and once in 60 times anything: an object has some thirty of these."""
+    return st.integers(0, 59).flatmap(lambda number: anything if number == 59 else good)
+
+
+def mapping(*needed: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Give a mapping with what is needed, and some of the other fields."""
+    values = {name: spoiled(value) for name, value in fields.items()}
     return st.fixed_dictionaries(
-        {}, optional={name.removesuffix("_"): spoiled(value) for name, value in fields.items()}
+        {name: values[name] for name in needed},
+        optional={name: value for name, value in values.items() if name not in needed},
     )
 
 
 def some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.lists(spoiled(values), max_size=3)
+    return st.lists(spoiled(values), min_size=1, max_size=3)
 
 
 def named(api_version: str, kind: str, name: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     metadata = st.fixed_dictionaries(
-        {"name": st.just(name), "namespace": st.just("shop" if kind in ("Service", "EndpointSlice") else "")},
-        optional={
-            "creationTimestamp": spoiled(texts),
+        {
+            "name": st.just(name),
+            "namespace": st.just("shop" if kind in ("Service", "EndpointSlice") else ""),
             "labels": st.fixed_dictionaries(
-                {"kubernetes.io/service-name": st.sampled_from(["bad", "worse", "nobody"])},
+                {"kubernetes.io/service-name": st.sampled_from([name.removesuffix("-1"), "nobody", "bad"])},
                 optional={"topology.kubernetes.io/zone": texts},
             ),
+        },
+        optional={
+            "creationTimestamp": spoiled(texts),
             "annotations": st.dictionaries(
                 st.just("endpoints.kubernetes.io/last-change-trigger-time"), spoiled(texts), max_size=1
             ),
         },
     )
     head = {"apiVersion": st.just(api_version), "kind": st.just(kind), "metadata": metadata}
-    return st.fixed_dictionaries(head, optional={key: spoiled(value) for key, value in fields.items()})
+    return st.fixed_dictionaries({**head, **{key: spoiled(value) for key, value in fields.items()}})
 
 
 def service(name: str) -> st.SearchStrategy[Any]:
-    ports = mapping(name=texts, protocol=texts, port=numbers, nodePort=numbers)
+    ports = mapping("port", name=names, protocol=protocols, port=numbers_of_ports, nodePort=numbers_of_ports)
     spec = mapping(
-        type=texts, clusterIP=texts, clusterIPs=some(texts), ports=some(ports), externalIPs=some(texts),
-        loadBalancerSourceRanges=some(texts), sessionAffinity=texts,
-        sessionAffinityConfig=mapping(clientIP=mapping(timeoutSeconds=numbers)), externalTrafficPolicy=texts,
-        internalTrafficPolicy=texts, healthCheckNodePort=numbers,
+        *("clusterIP", "ports"), type=words("NodePort", "LoadBalancer", "ExternalName"), clusterIP=addresses,
+        clusterIPs=some(addresses), ports=some(ports), externalIPs=some(addresses),
+        loadBalancerSourceRanges=some(words("10.9.0.0/16", "::/0")), sessionAffinity=words("ClientIP"),
+        externalTrafficPolicy=policies, internalTrafficPolicy=policies, healthCheckNodePort=numbers_of_ports,
+        sessionAffinityConfig=mapping(clientIP=mapping(timeoutSeconds=numbers)),
     )  # fmt: skip
-    status = mapping(loadBalancer=mapping(ingress=some(mapping(ip=texts, ipMode=texts))))
-    return named("v1", "Service", name, spec=spec, status=status)
+    ingress = some(mapping(ip=addresses, ipMode=words("VIP", "Proxy")))
+    return named("v1", "Service", name, spec=spec, status=mapping(loadBalancer=mapping(ingress=ingress)))
 
 
 def endpoint_slice(name: str) -> st.SearchStrategy[Any]:
     endpoints = mapping(
-        addresses=some(texts), nodeName=texts, targetRef=mapping(uid=texts),
+        "addresses", addresses=some(addresses), nodeName=words("node-1", "node-2"), targetRef=mapping(uid=texts),
         conditions=mapping(ready=st.booleans(), serving=st.booleans(), terminating=st.booleans()),
-        hints=mapping(forZones=some(mapping(name=texts)), forNodes=some(mapping(name=texts))),
+        hints=mapping(forZones=some(mapping(name=texts)), forNodes=some(mapping(name=words("node-1")))),
     )  # fmt: skip
-    ports = some(mapping(name=texts, protocol=texts, port=numbers))
-    return named(
-        "discovery.k8s.io/v1", "EndpointSlice", name, addressType=texts, ports=ports, endpoints=some(endpoints)
-    )
+    ports = some(mapping("port", name=names, protocol=protocols, port=numbers_of_ports))
+    family = words("IPv4", "IPv6", "FQDN")
+    fields = {"addressType": family, "ports": ports, "endpoints": some(endpoints)}
+    return named("discovery.k8s.io/v1", "EndpointSlice", name, **fields)
 
 
 def node() -> st.SearchStrategy[Any]:
-    addresses = some(mapping(type=st.just("InternalIP"), address=texts))
-    return named(
-        "v1", "Node", "node-1", spec=mapping(podCIDR=texts, podCIDRs=some(texts)), status=mapping(addresses=addresses)
-    )
+    found = some(mapping(type=st.just("InternalIP"), address=addresses))
+    ranges = words("10.180.0.0/24", "fd00:180::/48")
+    spec = mapping(podCIDR=ranges, podCIDRs=some(ranges))
+    return named("v1", "Node", "node-1", spec=spec, status=mapping(addresses=found))
 
 
 def service_cidr() -> st.SearchStrategy[Any]:
-    return named("networking.k8s.io/v1", "ServiceCIDR", "any", spec=mapping(cidrs=some(texts)))
+    return named(
+        "networking.k8s.io/v1", "ServiceCIDR", "any", spec=mapping(cidrs=some(words("10.9.0.0/16", "fd00:9::/64")))
+    )
 
 
 hostile = st.tuples(
