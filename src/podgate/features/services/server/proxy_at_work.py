@@ -14,13 +14,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from podgate.features.services.proxy_config import HEALTH_PORT, METRICS_PORT
 from podgate.model.frozen import Frozen
 from podgate.observe.listen import Listen, parse_listen
 
 NAME: Final = "kube-proxy"
 
-_HEALTH: Final = (Listen("127.0.0.1", 10256), Listen("::1", 10256))
-_METRICS: Final = (Listen("127.0.0.1", 10249),)
+_HEALTH: Final = (Listen("127.0.0.1", HEALTH_PORT), Listen("::1", HEALTH_PORT))
+_METRICS: Final = (Listen("127.0.0.1", METRICS_PORT),)
 """Where kube-proxy tells its health and metrics unless it is told otherwise (ports.go of its own)."""
 
 _OURS: Final = (b"200", b"503")
