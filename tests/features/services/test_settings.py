@@ -41,6 +41,12 @@ def test_defaults_are_kube_proxy_s() -> None:
         ({"backend": "iptables", "service_proxy_name": "mesh"}, [
             "--service-proxy-name mesh: iptables chains are the default proxy's: give --backend nftables",
         ]),
+        *(
+            ({"service_proxy_name": name}, [
+                f'--service-proxy-name "{name}": is no value of a label: letters, digits, dashes, 63 at most',
+            ])
+            for name in ("fd00:9::1", "-mesh", "mesh\n", "m" * 64)
+        ),
         ({"sync_period": 0.0}, ["--sync-period 0.0: must be more than 0"]),
         ({"min_sync_period": 31.0}, ["--min-sync-period 31.0: must be 0 to --sync-period, 30.0"]),
         ({"source": "", "node_name": "", "context": "x", "state_dir": ""}, [

@@ -5,6 +5,7 @@ reads (KubeProxyConfiguration).
 Invariant: defaults are kube-proxy's where it has the option too; an option that does nothing is not a field.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
@@ -32,6 +33,9 @@ _SETTING: Final = ("run", "plan")
 PRIMARY: Final = "primary"
 LOCALHOST: Final = "localhost"
 ALL: Final = "all"
+
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+"""What the API takes as a label's value (apimachinery, IsValidLabelValue), but for none at all."""
 
 DetectLocal = Literal["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"]
 
@@ -178,8 +182,10 @@ class Settings(Frozen, frozen=True):
                 yield f'--nodeport-addresses "{word}": write {PRIMARY}, {LOCALHOST}, {ALL}, or a range as 10.0.0.0/8'
         if not 0 <= self.masquerade_bit <= 31:
             yield f"--masquerade-bit {self.masquerade_bit}: must be 0 to 31"
-        if self.service_proxy_name and self.backend == "iptables":
-            name = self.service_proxy_name
+        name = self.service_proxy_name
+        if name and not _LABEL_VALUE.fullmatch(name):
+            yield f'--service-proxy-name "{name}": is no value of a label: letters, digits, dashes, 63 at most'
+        elif name and self.backend == "iptables":
             yield f"--service-proxy-name {name}: iptables chains are the default proxy's: give --backend nftables"
         if self.sync_period <= 0:
             yield f"--sync-period {self.sync_period}: must be more than 0"
