@@ -5,11 +5,9 @@ look like (soak_services_objects.py), the agents (soak_services.py).
 Invariant: between two events each source answers, and has what was written last.
 """
 
-import asyncio
 import json
 import random
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +15,7 @@ from typing import Any, Final
 from benchmarks.support import rest
 from podgate.lab.kinds import Object
 from tests.support.api_days import DAYS
-from tests.support.chaos_proxy import ChaosProxy
+from tests.support.chaos_proxy import ChaosProxy, There, beside
 from tests.support.cluster import ControlPlane
 from tests.support.etcd import compact
 from tests.support.kube_proxy import relay
@@ -114,10 +112,8 @@ class ApiObjects:
         words: how a command is told of it.
     """
 
-    def __init__(
-        self, plane: ControlPlane, proxy: ChaosProxy, loop: asyncio.AbstractEventLoop, shapes: Shapes, folder: Path
-    ) -> None:
-        self._plane, self._proxy, self._loop, self._shapes = plane, proxy, loop, shapes
+    def __init__(self, plane: ControlPlane, proxy: ChaosProxy, there: There, shapes: Shapes, folder: Path) -> None:
+        self._plane, self._proxy, self._there, self._shapes = plane, proxy, there, shapes
         self._ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         for node in node_objects(""):
             self._ask("POST", "/api/v1/nodes", node)
@@ -165,12 +161,12 @@ class ApiObjects:
     def bad_answer(self) -> None:
         """Have the next requests answered badly, slowly, or in part."""
         fault = self._shapes.chance.choice(list(DAYS.values()))
-        self._in_loop(lambda: self._proxy.strike(fault, fault))
+        self._there(lambda: self._proxy.strike(fault, fault))
         self.cut()
 
     def cut(self) -> None:
         """Cut every connection, so that agents ask again."""
-        self._in_loop(self._proxy.cut_all)
+        self._there(self._proxy.cut_all)
 
     def compact(self) -> None:
         """Have etcd forget its history."""
@@ -184,19 +180,13 @@ class ApiObjects:
 
     def calm(self) -> None:
         """Answer well from now on."""
-        self._in_loop(self._proxy.calm)
+        self._there(self._proxy.calm)
 
     def reset(self) -> None:
         """Have the first Services, and nothing else."""
         for number in {*self._shapes.there, *self._shapes.first}:
             self._write(self._shapes.there.get(number), self._shapes.first.get(number))
         self._shapes.there = dict(self._shapes.first)
-
-    def _in_loop(self, what: Callable[[], None]) -> None:
-        async def do() -> None:
-            what()
-
-        asyncio.run_coroutine_threadsafe(do(), self._loop).result()
 
 
 def path(obj: Object) -> str:
@@ -209,20 +199,6 @@ def api_objects(
     plane: ControlPlane, served: Sequence[Shape], chance: random.Random, folder: Path
 ) -> Iterator[ApiObjects]:
     """Have the API server behind its proxy for the body."""
-    ready, over = threading.Event(), asyncio.Event()
-    proxy, loop = ChaosProxy(plane.server, RealApi(plane).upstream), asyncio.new_event_loop()
-
-    async def serve() -> None:
-        async with proxy.serving():
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        ready.wait()
-        yield ApiObjects(plane, proxy, loop, Shapes(served, chance), folder)
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join()
-        loop.close()
+    proxy = ChaosProxy(plane.server, RealApi(plane).upstream)
+    with beside(proxy) as there:
+        yield ApiObjects(plane, proxy, there, Shapes(served, chance), folder)

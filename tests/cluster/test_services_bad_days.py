@@ -6,7 +6,6 @@ Here: one agent with the real control plane behind a proxy, and clients that ask
 Invariant: every day changes endpoints while the agent cannot hear of it, and the Service keeps one throughout.
 """
 
-import asyncio
 import contextlib
 import json
 import threading
@@ -19,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.agent import Agent, podgate, started
-from tests.support.chaos_proxy import ChaosProxy, Fault
+from tests.support.chaos_proxy import ChaosProxy, Fault, There, beside
 from tests.support.cluster import ControlPlane
 from tests.support.etcd import compact, keep, restore
 from tests.support.kube_proxy import relay
@@ -47,8 +46,8 @@ def late(number: int) -> str:
 class Cluster:
     """The objects in the API, and the way that the agent takes to it."""
 
-    def __init__(self, plane: ControlPlane, proxy: ChaosProxy, loop: asyncio.AbstractEventLoop) -> None:
-        self.plane, self.proxy, self._loop = plane, proxy, loop
+    def __init__(self, plane: ControlPlane, proxy: ChaosProxy, there: There) -> None:
+        self.plane, self.proxy, self._there = plane, proxy, there
 
     def ask(self, verb: str, path: str, body: Any = None) -> None:
         code, answer = self.plane.request(verb, path, body)
@@ -65,43 +64,27 @@ class Cluster:
 
     def cut(self) -> None:
         """Cut all connections of the agent."""
-
-        async def cut() -> None:
-            self.proxy.cut_all()
-
-        asyncio.run_coroutine_threadsafe(cut(), self._loop).result()
+        self._there(self.proxy.cut_all)
 
 
 @contextmanager
 def chaotic(plane: ControlPlane) -> Iterator[Cluster]:
     """Have a proxy before the API server for the body, and a Service with one endpoint in the API."""
-    loop, over, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     proxy = ChaosProxy(plane.server, RealApi(plane).upstream)
-
-    async def serve() -> None:
-        async with proxy.serving():
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    cluster = Cluster(plane, proxy, loop)
-    try:
-        ready.wait()
-        for node in node_objects(""):
-            cluster.ask("POST", "/api/v1/nodes", node)
-        cluster.ask("POST", _SERVICES, service("web", ADDRESS, {"port": PORT}))
-        cluster.ask("POST", _SLICES, slice_of("web", _STAYS, port=PORT))
-        yield cluster
-    finally:
-        for name in ("web", *(f"late-{number}" for number in range(1, 5))):
-            plane.request("DELETE", f"{_SERVICES}/{name}")
-        plane.request("DELETE", f"{_SLICES}/web-1")
-        for name in NODES:
-            plane.request("DELETE", f"/api/v1/nodes/{name}")
-        loop.call_soon_threadsafe(over.set)
-        thread.join()
-        loop.close()
+    with beside(proxy) as there:
+        cluster = Cluster(plane, proxy, there)
+        try:
+            for node in node_objects(""):
+                cluster.ask("POST", "/api/v1/nodes", node)
+            cluster.ask("POST", _SERVICES, service("web", ADDRESS, {"port": PORT}))
+            cluster.ask("POST", _SLICES, slice_of("web", _STAYS, port=PORT))
+            yield cluster
+        finally:
+            for name in ("web", *(f"late-{number}" for number in range(1, 5))):
+                plane.request("DELETE", f"{_SERVICES}/{name}")
+            plane.request("DELETE", f"{_SLICES}/web-1")
+            for name in NODES:
+                plane.request("DELETE", f"/api/v1/nodes/{name}")
 
 
 class Node:

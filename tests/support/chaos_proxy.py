@@ -1,7 +1,7 @@
 """A proxy between a client and an API server that does what networks, load balancers and servers do on bad days.
 
-Here: delays, cuts, silence, half-closes, bytes in small pieces, and answers of its own (410, 429, 500). Not here:
-reordering, which TCP does not do; what a client makes of it.
+Here: delays, cuts, silence, half-closes, bytes in small pieces, and answers of its own (410, 429, 500); serving in this
+event loop, or in a thread. Not here: reordering, which TCP does not do; what a client makes of it.
 Invariant: what is passed on is passed on unchanged and in order, up to where a fault strikes.
 """
 
@@ -9,13 +9,23 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 Asked = Callable[[str], bool]
 """Whether a fault is for this request, by its line, as ``GET /api/v1/pods?watch=true HTTP/1.1``."""
+
+Do = Callable[[Callable[[], None]], None]
+"""Does something in the proxy's own thread, and waits for it."""
+
+There = Callable[[Callable[[], None]], None]
+"""Calls a function where a proxy serves, and waits for it."""
+
+_SECONDS = 20.0
 
 
 class Fault(NamedTuple):
@@ -183,6 +193,34 @@ class ChaosProxy:
                 writer.close()
 
 
+@contextmanager
+def in_thread(upstream: str, context: ssl.SSLContext | None) -> Iterator[tuple[ChaosProxy, Do]]:
+    """Have a proxy in a thread of its own for the body; what is done to it is done there, by the second value."""
+    proxy, loop = ChaosProxy(upstream, context), asyncio.new_event_loop()
+    ready, over = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with proxy.serving():
+            ready.set()
+            await over.wait()
+
+    def do(what: Callable[[], None]) -> None:
+        async def done() -> None:
+            what()
+
+        asyncio.run_coroutine_threadsafe(done(), loop).result()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        ready.wait()
+        yield proxy, do
+    finally:
+        do(over.set)
+        thread.join()
+        loop.close()
+
+
 def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
@@ -197,3 +235,27 @@ def _answer(fault: Fault) -> bytes:
         f"{more}Connection: close\r\n\r\n"
     )
     return head.encode() + body
+
+
+@contextmanager
+def beside(proxy: ChaosProxy) -> Iterator[There]:
+    """Serve in a thread for the body; the thread ends, whatever becomes of that."""
+    began: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        async with proxy.serving():
+            began.set_result((asyncio.get_running_loop(), over))
+            await over.wait()
+
+    async def call(what: Callable[[], None]) -> None:
+        what()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    loop, over = began.result(_SECONDS)
+    try:
+        yield lambda what: asyncio.run_coroutine_threadsafe(call(what), loop).result(_SECONDS)
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
