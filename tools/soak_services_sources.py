@@ -15,7 +15,7 @@ from typing import Any, Final
 from benchmarks.support import rest
 from podgate.lab.kinds import Object
 from tests.support.api_days import DAYS
-from tests.support.chaos_proxy import ChaosProxy, There, beside
+from tests.support.chaos_proxy import ChaosProxy, Do, in_thread
 from tests.support.cluster import ControlPlane
 from tests.support.etcd import compact
 from tests.support.kube_proxy import relay
@@ -112,8 +112,8 @@ class ApiObjects:
         words: how a command is told of it.
     """
 
-    def __init__(self, plane: ControlPlane, proxy: ChaosProxy, there: There, shapes: Shapes, folder: Path) -> None:
-        self._plane, self._proxy, self._there, self._shapes = plane, proxy, there, shapes
+    def __init__(self, plane: ControlPlane, proxy: ChaosProxy, do: Do, shapes: Shapes, folder: Path) -> None:
+        self._plane, self._proxy, self._do, self._shapes = plane, proxy, do, shapes
         self._ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         for node in node_objects(""):
             self._ask("POST", "/api/v1/nodes", node)
@@ -161,12 +161,12 @@ class ApiObjects:
     def bad_answer(self) -> None:
         """Have the next requests answered badly, slowly, or in part."""
         fault = self._shapes.chance.choice(list(DAYS.values()))
-        self._there(lambda: self._proxy.strike(fault, fault))
+        self._do(lambda: self._proxy.strike(fault, fault))
         self.cut()
 
     def cut(self) -> None:
         """Cut every connection, so that agents ask again."""
-        self._there(self._proxy.cut_all)
+        self._do(self._proxy.cut_all)
 
     def compact(self) -> None:
         """Have etcd forget its history."""
@@ -180,7 +180,7 @@ class ApiObjects:
 
     def calm(self) -> None:
         """Answer well from now on."""
-        self._there(self._proxy.calm)
+        self._do(self._proxy.calm)
 
     def reset(self) -> None:
         """Have the first Services, and nothing else."""
@@ -199,6 +199,5 @@ def api_objects(
     plane: ControlPlane, served: Sequence[Shape], chance: random.Random, folder: Path
 ) -> Iterator[ApiObjects]:
     """Have the API server behind its proxy for the body."""
-    proxy = ChaosProxy(plane.server, RealApi(plane).upstream)
-    with beside(proxy) as there:
-        yield ApiObjects(plane, proxy, there, Shapes(served, chance), folder)
+    with in_thread(plane.server, RealApi(plane).upstream) as (proxy, do):
+        yield ApiObjects(plane, proxy, do, Shapes(served, chance), folder)

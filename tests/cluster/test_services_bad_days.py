@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.agent import Agent, podgate, started
-from tests.support.chaos_proxy import ChaosProxy, Fault, There, beside
+from tests.support.chaos_proxy import ChaosProxy, Do, Fault, in_thread
 from tests.support.cluster import ControlPlane
 from tests.support.etcd import compact, keep, restore
 from tests.support.kube_proxy import relay
@@ -46,8 +46,8 @@ def late(number: int) -> str:
 class Cluster:
     """The objects in the API, and the way that the agent takes to it."""
 
-    def __init__(self, plane: ControlPlane, proxy: ChaosProxy, there: There) -> None:
-        self.plane, self.proxy, self._there = plane, proxy, there
+    def __init__(self, plane: ControlPlane, proxy: ChaosProxy, do: Do) -> None:
+        self.plane, self.proxy, self._do = plane, proxy, do
 
     def ask(self, verb: str, path: str, body: Any = None) -> None:
         code, answer = self.plane.request(verb, path, body)
@@ -64,15 +64,14 @@ class Cluster:
 
     def cut(self) -> None:
         """Cut all connections of the agent."""
-        self._there(self.proxy.cut_all)
+        self._do(self.proxy.cut_all)
 
 
 @contextmanager
 def chaotic(plane: ControlPlane) -> Iterator[Cluster]:
     """Have a proxy before the API server for the body, and a Service with one endpoint in the API."""
-    proxy = ChaosProxy(plane.server, RealApi(plane).upstream)
-    with beside(proxy) as there:
-        cluster = Cluster(plane, proxy, there)
+    with in_thread(plane.server, RealApi(plane).upstream) as (proxy, do):
+        cluster = Cluster(plane, proxy, do)
         try:
             for node in node_objects(""):
                 cluster.ask("POST", "/api/v1/nodes", node)

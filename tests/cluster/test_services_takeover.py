@@ -205,10 +205,9 @@ def chains(node: NetNamespace, family: Family, binary: Binary) -> set[str]:
 @contextmanager
 def kubelet(node: NetNamespace, binary: Binary) -> Iterator[None]:
     """Have the chains of a kubelet for the body, which must be there at its end, and no rules of others after it."""
-    hint = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n"
+    hint = "*mangle\n:KUBE-IPTABLES-HINT -\n:KUBE-KUBELET-CANARY -\nCOMMIT\n*filter\n:KUBE-FIREWALL -\nCOMMIT\n"
     for family in FAMILIES:
-        text = f"{hint}*filter\n:KUBE-FIREWALL - [0:0]\nCOMMIT\n"
-        node.run(f"{program(family, binary)}-restore", "--noflush", text=text)
+        node.run(f"{program(family, binary)}-restore", "--noflush", text=hint)
     try:
         yield
         assert all(chains(node, family, binary) >= KUBELETS for family in FAMILIES)

@@ -22,9 +22,6 @@ Asked = Callable[[str], bool]
 Do = Callable[[Callable[[], None]], None]
 """Does something in the proxy's own thread, and waits for it."""
 
-There = Callable[[Callable[[], None]], None]
-"""Calls a function where a proxy serves, and waits for it."""
-
 _SECONDS = 20.0
 
 
@@ -195,30 +192,30 @@ class ChaosProxy:
 
 @contextmanager
 def in_thread(upstream: str, context: ssl.SSLContext | None) -> Iterator[tuple[ChaosProxy, Do]]:
-    """Have a proxy in a thread of its own for the body; what is done to it is done there, by the second value."""
-    proxy, loop = ChaosProxy(upstream, context), asyncio.new_event_loop()
-    ready, over = threading.Event(), asyncio.Event()
+    """Have a proxy in a thread of its own for the body; what is done to it is done there, by the second value.
+
+    The thread ends, whatever becomes of the body.
+    """
+    proxy = ChaosProxy(upstream, context)
+    began: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
+        over = asyncio.Event()
         async with proxy.serving():
-            ready.set()
+            began.set_result((asyncio.get_running_loop(), over))
             await over.wait()
 
-    def do(what: Callable[[], None]) -> None:
-        async def done() -> None:
-            what()
+    async def done(what: Callable[[], None]) -> None:
+        what()
 
-        asyncio.run_coroutine_threadsafe(done(), loop).result()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
+    loop, over = began.result(_SECONDS)
     try:
-        ready.wait()
-        yield proxy, do
+        yield proxy, lambda what: asyncio.run_coroutine_threadsafe(done(what), loop).result(_SECONDS)
     finally:
-        do(over.set)
+        loop.call_soon_threadsafe(over.set)
         thread.join()
-        loop.close()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
@@ -235,27 +232,3 @@ def _answer(fault: Fault) -> bytes:
         f"{more}Connection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-@contextmanager
-def beside(proxy: ChaosProxy) -> Iterator[There]:
-    """Serve in a thread for the body; the thread ends, whatever becomes of that."""
-    began: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        over = asyncio.Event()
-        async with proxy.serving():
-            began.set_result((asyncio.get_running_loop(), over))
-            await over.wait()
-
-    async def call(what: Callable[[], None]) -> None:
-        what()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    loop, over = began.result(_SECONDS)
-    try:
-        yield lambda what: asyncio.run_coroutine_threadsafe(call(what), loop).result(_SECONDS)
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join()
