@@ -26,3 +26,10 @@ def test_they_are_of_this_process(tmp_path: Path) -> None:
 
 def test_without_proc_there_are_none(tmp_path: Path) -> None:
     assert list(process_readings(tmp_path)) == []
+
+
+def test_a_machine_that_does_not_say_when_it_started_costs_no_other_figure(tmp_path: Path) -> None:
+    (tmp_path / "self").symlink_to("/proc/self")
+    (tmp_path / "stat").write_text("cpu  1 2 3\n")
+    names = {each.name for each in process_readings()}
+    assert {each.name for each in process_readings(tmp_path)} == names - {"process_start_time_seconds"}

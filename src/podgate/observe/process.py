@@ -20,15 +20,14 @@ _STARTED_AT: Final = 19
 
 
 def process_readings(proc: Path = Path("/proc")) -> Iterator[Measured]:
-    """Give them; nothing where ``proc`` is not there."""
+    """Give them; nothing where ``proc`` is not there, no beginning where it does not tell when the machine started."""
     try:
         pages = (proc / "self" / "statm").read_text().split()
         stat = (proc / "self" / "stat").read_text().rpartition(")")[2].split()
-        booted = next(line for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
+        lines = (proc / "stat").read_text().splitlines()
         descriptors = sum(1 for _ in (proc / "self" / "fd").iterdir())
     except OSError:
         return
-    started = int(booted.split()[1]) + int(stat[_STARTED_AT]) / _TICKS
     seconds = "Processor time of this process in seconds."
     yield Measured("process_cpu_seconds_total", time.process_time(), kind="counter", help=seconds)
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -37,6 +36,9 @@ def process_readings(proc: Path = Path("/proc")) -> Iterator[Measured]:
         ("max_fds", limit, "Descriptors that may be open."),
         ("resident_memory_bytes", int(pages[1]) * _PAGE, "Memory in use."),
         ("virtual_memory_bytes", int(pages[0]) * _PAGE, "Address space in use."),
-        ("start_time_seconds", started, "When this process began, since 1970."),
     ):
         yield Measured(f"process_{name}", float(value), help=text)
+    for line in lines:
+        if line.startswith("btime "):
+            started = int(line.split()[1]) + int(stat[_STARTED_AT]) / _TICKS
+            yield Measured("process_start_time_seconds", started, help="When this process began, since 1970.")
