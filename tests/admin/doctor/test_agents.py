@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 import yaml
 
-from podgate.admin.doctor.agents import Agent, Placed, agents_in, daemonset_of, image_findings, node_findings, placed_in
+from podgate.admin.doctor.agents import (
+    A_MOMENT,
+    Agent,
+    Placed,
+    agents_in,
+    daemonset_of,
+    image_findings,
+    node_findings,
+    placed_in,
+    silent_findings,
+)
+from podgate.model.frozen import ObjectRef
 
 FEATURES = ("masquerade", "metadata")
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -156,3 +167,19 @@ def test_whether_an_agent_has_an_account_for_the_api() -> None:
 def test_versions(agents: list[Agent], verdict: str, seen: str) -> None:
     (found,) = image_findings("m", agents, "9")
     assert (found.verdict, found.seen.startswith(seen)) == (verdict, True)
+
+
+@pytest.mark.parametrize(
+    ("ready_for", "verdict"),
+    [
+        (A_MOMENT + 1, "bad"),
+        (A_MOMENT - 1, "unknown"),
+        (1 - A_MOMENT, "unknown"),  # by a clock that is ahead of ours
+        (-3600.0, "bad"),  # by one that is an hour ahead: it need not wait for ours
+    ],
+)
+def test_an_agent_has_a_moment_to_report_whatever_clocks_say(ready_for: float, verdict: str) -> None:
+    agent = Agent("masquerade", "run", (), "podgate:1")
+    now = 1_000_000.0
+    placed = Placed(agent, ObjectRef("Pod", "p", "x"), "n1", True, ("x", "default"), since=now - ready_for)
+    assert [each.verdict for each in silent_findings("masquerade", [placed], (), now)] == [verdict]

@@ -220,12 +220,13 @@ def silent_findings(feature: str, pods: Sequence[Placed], reported: Collection[s
         feature: its name.
         pods: its agents that report.
         reported: the nodes that have a report of it.
-        now: seconds since 1970; one that is ready only just now may report in a moment.
+        now: seconds since 1970, by our clock, which may be behind the cluster's; one that is ready only just now, by
+            either, may report in a moment.
     """
     well = [each for each in pods if each.node and not each.trouble]
     silent = [each for each in well if each.node not in reported]
     for each in silent:
-        if now - each.since < A_MOMENT:
+        if abs(now - each.since) < A_MOMENT:
             seen = f"{each.node}: {each.ref} has just become ready, and has not reported yet"
             yield Finding(f"{feature}: reports", "unknown", seen, "look again in a minute")
             continue

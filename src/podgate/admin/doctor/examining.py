@@ -202,7 +202,8 @@ async def report_findings(
             reported.add(report.node)
         else:
             made_up += 1
-            shown.extend([report.metadata.name] * (len(shown) < _SHOWN))
+            if len(shown) < _SHOWN:
+                shown.append(report.metadata.name)
 
     refused = await each_of(ask, Watch(NODE_REPORT, label_selector=f"{FEATURE_LABEL}={feature}"), take)
     if refused is not None and refused.code == 404:  # the kind is not installed, which is said with the kinds
