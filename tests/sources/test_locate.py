@@ -54,7 +54,8 @@ FILES: dict[str, FileContent] = {"/etc/config/a": Present(CONFIG), "/etc/config/
 MANIFESTS = {
     "m/b.yaml": LITERAL,
     "m/broken.yaml": BROKEN,
-    "m/large.yaml": MANY.replace(b"many", b"large").replace(b"\n", b"\n---\n") + b"\n# much more" * (1 << 17),
+    "m/large.yaml": MANY.replace(b"many", b"large").replace(b"\n", b"\n---\n") + b"\n# more" * 37_449,
+    "m/less.yaml": MANY.replace(b"many", b"less").replace(b"\n", b"\n---\n") + b"\n# more" * 37_000,
     "m/list.json": LIST,
     "m/many.jsonl": b"\n" + MANY,
     "m/z.yaml": LITERAL,
@@ -127,7 +128,11 @@ CASES: list[tuple[Problem, str]] = [
         Problem(ObjectRef("ConfigMap", "many-7", "default"), "error", "R", "data.config.a[0]", "bad"),
         "m/many.jsonl:9 (line 2 of data.config): error: ConfigMap/default/many-7: data.config.a[0]: bad",
     ),
-    # Reading a text of this size again would hold up everything else.
+    (
+        Problem(ObjectRef("ConfigMap", "less-7", "default"), "error", "R", "data", "bad"),
+        "m/less.yaml:15: error: ConfigMap/default/less-7: data: bad",
+    ),
+    # Reading a text of this size again, a quarter of a mebibyte, would hold up everything else.
     (
         Problem(ObjectRef("ConfigMap", "large-7", "default"), "error", "R", "data", "bad"),
         "m/large.yaml: error: ConfigMap/default/large-7: data: bad",

@@ -22,9 +22,9 @@ from podgate.sources.objects import Place, object_at
 _BLOCK: Final = re.compile(rb":[ \t]*[|](?:[+-]?[1-9]?|[1-9][+-])[ \t]*(?:#.*)?\r?$")
 """The end of a line that begins a literal block (YAML 1.1, 9.3.4): its text starts on the next line, line by line."""
 
-_MOST_READ: Final = 1 << 20
-"""Bytes of a text above which no lines are looked for: reading it anew for a message would hold up everything else. Of
-a ``.jsonl`` only one line is read."""
+_MOST_READ: Final = 1 << 18
+"""Bytes of a text above which no lines are looked for: reading it anew for a message would hold up everything else, and
+the lines of the last text are kept, in up to 18 times its length. Of a ``.jsonl`` only one line is read."""
 
 Files = Mapping[str, FileContent]
 
