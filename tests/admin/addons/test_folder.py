@@ -61,10 +61,20 @@ def test_objects_without_a_label_are_left_alone_unless_they_are_given_a_mode() -
     assert given.addons[1].body["metadata"]["labels"] == {MODE_LABEL: "EnsureExists"}
 
 
+def test_items_of_a_list_of_one_kind_need_not_name_it() -> None:
+    folder = read(
+        LIST.replace("kind: List", "kind: ConfigMapList").replace("- apiVersion: v1\n  kind: ConfigMap\n ", "-")
+    )
+    assert (names(folder), folder.complaints) == (["Reconcile ConfigMap one"], ())
+    assert (folder.addons[0].place, folder.unlabelled[0].place) == ("d/0.yaml:4", "d/0.yaml:5")
+    assert folder.addons[0].body["apiVersion"] == "v1"
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("a: [", "d/0.yaml:2: not YAML"),
+        (LIST.replace("name: two", "nam: two"), "d/0.yaml:9: metadata: an object needs metadata.name"),
         ("just text", "d/0.yaml:1: an object is a map, not str"),
         ("kind: ConfigMap\nmetadata: {name: a}", "apiVersion: an object needs apiVersion"),
         ("apiVersion: v1\nkind: 3\nmetadata: {name: a}", "d/0.yaml:2: kind: an object needs kind"),

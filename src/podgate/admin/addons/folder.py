@@ -9,10 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from podgate.model.documents import Lines, parse, parse_json, parse_json_lines
+from podgate.model.converting import without_nulls
+from podgate.model.documents import Lines
+from podgate.model.fieldpath import field_path
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
 from podgate.model.frozen import Frozen
 from podgate.model.options import did_you_mean
+from podgate.sources.objects import objects_in, parsed_file
 
 Object = dict[str, Any]
 Mode = Literal["Reconcile", "EnsureExists"]
@@ -129,37 +132,22 @@ def _read(
         return
     if not isinstance(content, Present):
         return
-    read = parse_json_lines if path.endswith(".jsonl") else parse_json if path.endswith(".json") else parse
-    parsed = read(content.data)
+    parsed = parsed_file(path, content.data)
     for fault in parsed.faults:
         if fault.fatal:
             yield f"{path}:{fault.line}: {fault.message}"
     lines = Lines(content.data)
-    for number, document in enumerate(parsed.documents):
-        for at, value in _flattened("", document):
-            wrong = _wrong(value)
-            field, message = wrong or _wrong_mode(value)
-            line = lines.of(number, f"{at}.{field}".strip(".")) or 1
-            if message:
-                yield f"{path}:{line}: {field}{': ' if field else ''}{message}"
-                continue
-            labelled = _labels(value).get(MODE_LABEL) or mode
-            if labelled is None:
-                unlabelled.append(_unlabelled(value, f"{path}:{line}"))
-            else:
-                found.append(Addon(labelled, _completed(value, labelled), f"{path}:{line}"))
-
-
-def _flattened(at: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Give the objects of a document with their paths in it: itself, or the items of a List."""
-    if value is None:
-        return
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list):
-        for index, item in enumerate(value["items"]):
-            yield from _flattened(f"{at}.items[{index}]".strip("."), item)
-    else:
-        yield at, value
+    for place, value in objects_in(parsed):
+        field, message = _wrong(value) or _wrong_mode(value)
+        line = lines.of(place.document, f"{field_path(place.parts)}.{field}".strip(".")) or 1
+        if message:
+            yield f"{path}:{line}: {field}{': ' if field else ''}{message}"
+            continue
+        labelled = _labels(value).get(MODE_LABEL) or mode
+        if labelled is None:
+            unlabelled.append(_unlabelled(value, f"{path}:{line}"))
+        else:
+            found.append(Addon(labelled, _completed(value, labelled), f"{path}:{line}"))
 
 
 def _wrong(value: Any) -> tuple[str, str] | None:
@@ -206,15 +194,9 @@ def _group(value: Object) -> str:
 
 def _completed(value: Object, mode: str) -> Object:
     """Give an object as it is sent: with its label, and without what only the API writes."""
-    plain = _without_nulls({key: part for key, part in value.items() if key != "status"})
+    plain = without_nulls({key: part for key, part in value.items() if key != "status"})
     labels = {**_labels(value), MODE_LABEL: mode}
     return {**plain, "metadata": {**plain["metadata"], "labels": labels}}
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
-    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _twice(addons: tuple[Addon, ...]) -> Iterator[str]:
