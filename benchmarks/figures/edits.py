@@ -18,8 +18,8 @@ from typing import Final
 from benchmarks.figures.configuration import bulk, mark, text_of
 from benchmarks.support import Row, cpus, milliseconds, percentile, running, say, spread
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection, Listener
-from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, NEW_ELEMENTS, NOTIFICATIONS
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection, Listener
+from podgate.linux.nftables import FAMILIES, NEW_ELEMENTS, NOTIFICATIONS
 from podgate.linux.nftables_elements import Shape, decode_elements, list_elements
 from tests.support.netns import NetNamespace, netns
 from tests.support.volume import MountedFile

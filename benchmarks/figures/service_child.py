@@ -28,8 +28,8 @@ from podgate.features.services.settings import Settings
 from podgate.features.services.to_nftables import TABLE
 from podgate.joints import Compiled, Inputs, Step
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection
-from podgate.linux.nftables import NETLINK_NETFILTER, generation
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
+from podgate.linux.nftables import generation
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE
 from podgate.model.kinds.networking import SERVICE_CIDR

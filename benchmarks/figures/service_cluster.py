@@ -26,8 +26,8 @@ from benchmarks.support import counters, memory_kb, rest, say
 from podgate.kubeapi.connection import Connection as ApiConnection
 from podgate.kubeapi.credentials import load_kubeconfig
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection, DumpInterruptedError
-from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, generation
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection, DumpInterruptedError
+from podgate.linux.nftables import FAMILIES, generation
 from podgate.linux.nftables_elements import Shape, list_elements
 from tests.support.agent import Agent
 from tests.support.cluster import ControlPlane

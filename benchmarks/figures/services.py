@@ -31,8 +31,8 @@ from benchmarks.support import (
     syscalls,
 )
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection
-from podgate.linux.nftables import NETLINK_NETFILTER, generation
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
+from podgate.linux.nftables import generation
 from tests.support.agent import Agent
 from tests.support.netns import NetNamespace, netns
 

@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection
-from podgate.linux.nftables import NETLINK_NETFILTER, generation
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
+from podgate.linux.nftables import generation
 from podgate.model.table import Table
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.grammar import read_rule

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from podgate.joints import ApplyError
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection
-from podgate.linux.nftables import NETLINK_NETFILTER, generation
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
+from podgate.linux.nftables import generation
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.nftables.apply import NftablesTarget

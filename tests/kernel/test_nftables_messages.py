@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection, attributes, text
-from podgate.linux.nftables import GET_CHAIN, GET_SET, GET_TABLE, NETLINK_NETFILTER, TABLE, family_header
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection, attributes, text
+from podgate.linux.nftables import GET_CHAIN, GET_SET, GET_TABLE, TABLE, family_header
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.code import Go
 from podgate.targets.nftables.messages import shape

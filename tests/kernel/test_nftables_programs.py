@@ -12,8 +12,7 @@ import pytest
 
 from podgate.linux.conntrack import entries
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection
-from podgate.linux.nftables import NETLINK_NETFILTER
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.state import State
 from tests.support.nftables_code import balancing, endpoint, service

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from podgate.linux.conntrack import NETLINK_NETFILTER, delete, entries, parsed
-from podgate.linux.netlink import Connection, attribute
+from podgate.linux.conntrack import delete, entries, parsed
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection, attribute
 from tests.support.netns import netns
 from tests.support.packet_lab import EXT, OUTSIDE, POD, packet_lab
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import NLM_F_CREATE, Connection, NetlinkError, text
-from podgate.linux.nftables import NETLINK_NETFILTER, NEW_TABLE, TABLE, family_header, find_table, list_chains
+from podgate.linux.netlink import NETLINK_NETFILTER, NLM_F_CREATE, Connection, NetlinkError, text
+from podgate.linux.nftables import NEW_TABLE, TABLE, family_header, find_table, list_chains
 from podgate.linux.nftables_batch import Batch, Part, RefusedError
 from podgate.linux.nftables_elements import Shape, list_elements
 from tests.support.netns import NetNamespace, netns

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from podgate.lab.kinds import Object
-from podgate.linux.netlink import Connection
-from podgate.linux.nftables import NETLINK_NETFILTER, generation
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
+from podgate.linux.nftables import generation
 from tests.support.agent import Agent, nft, started
 from tests.support.netns import NetNamespace
 

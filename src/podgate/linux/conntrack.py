@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from podgate.linux.netlink import NLM_F_ACK, Connection, NetlinkError, attribute, attributes, nested
 
-NETLINK_NETFILTER: Final = 12
-
 _SUBSYSTEM: Final = 1 << 8
 _GET, _DELETE = _SUBSYSTEM + 1, _SUBSYSTEM + 2
 _ORIGINAL, _REPLY, _ID, _ZONE, _FILTER = 1, 2, 12, 18, 25

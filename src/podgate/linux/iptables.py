@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterable
 from typing import Final, Literal
 
-from podgate.linux.netlink import Connection, NetlinkError
-from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, list_chains
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection, NetlinkError
+from podgate.linux.nftables import FAMILIES, list_chains
 
 _NAMES: Final = {
     "ip": "/proc/thread-self/net/ip_tables_names",

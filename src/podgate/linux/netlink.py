@@ -18,6 +18,9 @@ from typing import Final, NamedTuple, Self
 
 from podgate.linux.waiting import readable
 
+NETLINK_NETFILTER: Final = 12
+"""The family of nf_tables and of connection tracking; the module socket does not name it."""
+
 NLM_F_REQUEST: Final = 0x1
 NLM_F_ACK: Final = 0x4
 NLM_F_DUMP_INTR: Final = 0x10

@@ -25,7 +25,6 @@ from podgate.linux.netlink import (
     text,
 )
 
-NETLINK_NETFILTER: Final = 12
 FAMILIES: Final = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 
 _SUBSYSTEM: Final = 10 << 8

@@ -1,24 +1,27 @@
-"""Watch: one table of nf_tables as others change it, and what the kernel's refusals mean.
+"""Watch: one table of nf_tables as others change it.
 
 Here: the socket for requests, notifications, what was seen last, our own programs' transactions. Not here: what a table
-holds and how it is read (targets/*/apply.py); whose a transaction is (nftables_drift.py).
+holds and how it is read (targets/*/apply.py); whose a transaction is (nftables_drift.py); other refusals (refusals.py).
 Invariant: what changes between a read and the start of the watch is told as well as what changes afterwards.
 """
 
 import contextlib
 import errno
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
+from podgate.linux import refusals
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection, DumpInterruptedError, Listener, NetlinkError, NotificationsLostError
-from podgate.linux.nftables import NETLINK_NETFILTER, NOTIFICATIONS, generation
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection, Listener, NetlinkError, NotificationsLostError
+from podgate.linux.nftables import NOTIFICATIONS, generation
 from podgate.linux.nftables_drift import Drift
 
 S = TypeVar("S")
 
 NO_NF_TABLES: Final = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL)
 """What a kernel without nf_tables answers."""
+
+_LACKS: Final = "if the kernel lacks nf_tables (CONFIG_NF_TABLES), load the module nf_tables"
 
 _UNKNOWN: Final = -1
 """No generation."""
@@ -126,37 +129,6 @@ class Watch(Generic[S]):
                     yield what
 
 
-class Refusal(NamedTuple):
-    """What went wrong, as the rest of a sentence about what was done, and one word for it."""
-
-    message: str
-    reason: str
-
-
-def refusal(problem: OSError | DumpInterruptedError) -> Refusal:
-    """Say what a failure of a request to the kernel means, and what to do."""
-    if isinstance(problem, DumpInterruptedError):
-        return Refusal(f"failed ({problem}); it is tried again later", "ReadInterrupted")
-    code = f"{errno.errorcode.get(problem.errno or 0, problem.errno)}: {problem.strerror}"
-    if problem.errno in (errno.EPERM, errno.EACCES):
-        return Refusal(f"is not permitted ({code}): podgate needs CAP_NET_ADMIN", "NotPermitted")
-    words = problem.words if isinstance(problem, NetlinkError) else ""
-    if problem.errno in (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP) or (problem.errno == errno.EINVAL and not words):
-        module = "if the kernel lacks nf_tables (CONFIG_NF_TABLES), load the module nf_tables"
-        return Refusal(f"failed ({code}): {module}", "KernelLacksFeature")
-    return Refusal(f"failed ({code})", "KernelRefused")
-
-
-@contextlib.contextmanager
-def refused(what: str, error: Callable[[str, str], Exception]) -> Iterator[None]:
-    """Have what the kernel refuses in the body raised as an error of the caller's, made of a message and a reason.
-
-    Args:
-        what: what is done, as the beginning of a sentence: ``reading table ip kube-proxy``.
-        error: makes the error.
-    """
-    try:
-        yield
-    except (OSError, DumpInterruptedError) as problem:
-        message, reason = refusal(problem)
-        raise error(f"{what} {message}", reason) from problem
+def refused(what: str, error: Callable[[str, str], Exception]) -> contextlib.AbstractContextManager[None]:
+    """Do as ``refusals.refused``, with what to do where the kernel lacks nf_tables."""
+    return refusals.refused(what, error, _LACKS)

@@ -10,8 +10,8 @@ from ipaddress import ip_address
 import pytest
 
 from podgate.joints import ApplyError
-from podgate.linux.conntrack import NETLINK_NETFILTER, Entry, entries
-from podgate.linux.netlink import Connection
+from podgate.linux.conntrack import Entry, entries
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
 from podgate.targets.conntrack.apply import BarredFollower, ConntrackFollower, flow_of
 from podgate.targets.conntrack.state import Barred
 from tests.support.packet_lab import ECHO_PORT, EXT, NODE, POD, Place, packet_lab

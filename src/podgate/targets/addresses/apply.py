@@ -5,14 +5,14 @@ Invariant: an address outside of the places that are ours is neither read nor to
 """
 
 import contextlib
-import errno
 import socket
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from ipaddress import ip_interface
 
 from podgate.joints import ApplyError, Drifted, Key, Signal
 from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import Connection, DumpInterruptedError, Listener, NetlinkError, NotificationsLostError
+from podgate.linux.netlink import Connection, Listener, NotificationsLostError
+from podgate.linux.refusals import refused
 from podgate.linux.rtnetlink import ADDRESS_GROUPS, SCOPES, add_address, addresses, delete_address, links
 from podgate.targets.addresses.diff import Plan, diff
 from podgate.targets.addresses.state import Assigned, Place, State
@@ -35,7 +35,7 @@ class AddressesTarget:
 
     async def read(self) -> State:
         """Give what stands at our places. Raises ApplyError."""
-        with _mapped("reading addresses"), self._connection() as connection:
+        with refused("reading addresses", ApplyError), self._connection() as connection:
             names = {link.device: link.name for link in links(connection)}
             found = []
             for each in addresses(connection):
@@ -51,7 +51,7 @@ class AddressesTarget:
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
         """Remove, then add. Raises ApplyError; some may have been done then."""
-        with _mapped("changing addresses"), self._connection() as connection:
+        with refused("changing addresses", ApplyError), self._connection() as connection:
             devices = {link.name: link.device for link in links(connection)}
             for each in plan.removed:
                 if each.place.device in devices:
@@ -66,7 +66,7 @@ class AddressesTarget:
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Tell when others change our addresses."""
-        with _mapped("watching addresses"), inside_network(self._namespace):
+        with refused("watching addresses", ApplyError), inside_network(self._namespace):
             listener = Listener(socket.NETLINK_ROUTE, ADDRESS_GROUPS)
         with listener:
             while True:
@@ -79,17 +79,3 @@ class AddressesTarget:
     def _connection(self) -> Connection:
         with inside_network(self._namespace):
             return Connection(socket.NETLINK_ROUTE)
-
-
-@contextlib.contextmanager
-def _mapped(what: str) -> Iterator[None]:
-    """Turn what the kernel says into an ApplyError with a reason and a hint."""
-    try:
-        yield
-    except DumpInterruptedError as problem:
-        raise ApplyError(f"{what}: {problem}; it is tried again later", "ReadInterrupted") from problem
-    except NetlinkError as problem:
-        if problem.errno in (errno.EPERM, errno.EACCES):
-            message = f"{what} is not permitted: podgate needs CAP_NET_ADMIN in this network namespace"
-            raise ApplyError(message, "NotPermitted") from problem
-        raise ApplyError(f"{what} failed: {problem.strerror}", "KernelRefused") from problem

@@ -6,19 +6,22 @@ that the judge did not name.
 """
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Final, Generic, TypeVar
 
 from podgate.joints import ApplyError
-from podgate.linux.conntrack import NETLINK_NETFILTER, Entry, delete, entries
-from podgate.linux.netlink import Connection, DumpInterruptedError
+from podgate.linux.conntrack import Entry, delete, entries
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
+from podgate.linux.refusals import refused
 from podgate.linux.rtnetlink import addresses
 from podgate.model.machine import Family
 from podgate.model.tally import tally
 from podgate.targets.conntrack.state import PROTOCOLS, Barred, Flow
+
+DELETING: Final = "deleting tracked connections"
+"""What is done, in an error."""
 
 _SHOWN: Final = 5
 """Connections that a log line names; the others are counted."""
@@ -60,7 +63,7 @@ class ConntrackFollower(Generic[StatesT]):
         judge = None if before is None else self._judge(before, after)
         if judge is None:
             return ""
-        with refusals():
+        with refused(DELETING, ApplyError):
             count = await delete_all(self._family, lambda entry: judge(flow_of(entry)))
         return f"{tally({'tracked connection': count})} deleted" if count else ""
 
@@ -89,7 +92,7 @@ class BarredFollower(Generic[StatesT]):
         barred, cut = self._barred(after), []
         if not barred:
             return ""
-        with refusals():
+        with refused(DELETING, ApplyError):
             with Connection(socket.NETLINK_ROUTE) as asking:
                 own = frozenset(each.address for each in addresses(asking))
 
@@ -136,17 +139,6 @@ async def delete_all(
             if number % _PAUSE_EVERY == _PAUSE_EVERY - 1:
                 await asyncio.sleep(0)
     return count
-
-
-@contextlib.contextmanager
-def refusals() -> Iterator[None]:
-    """Turn what the kernel says into an ApplyError with a reason."""
-    try:
-        yield
-    except DumpInterruptedError as problem:
-        raise ApplyError(f"connections cannot be listed: {problem}", "ReadInterrupted") from problem
-    except OSError as problem:
-        raise ApplyError(f"connections cannot be deleted: {problem.strerror}", "ConntrackRefused") from problem
 
 
 def flow_of(entry: Entry) -> Flow:

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, TypeVar
 
+from podgate.joints import ApplyError
 from podgate.linux.conntrack import Entry
 from podgate.linux.netlink import Connection
+from podgate.linux.refusals import refused
 from podgate.linux.rtnetlink import addresses
 from podgate.model.machine import Family
 from podgate.model.tally import tally
-from podgate.targets.conntrack.apply import delete_all, refusals
+from podgate.targets.conntrack.apply import DELETING, delete_all
 
 StatesT = TypeVar("StatesT")
 
@@ -60,7 +62,7 @@ class UdpSweep(Generic[StatesT]):
             ApplyError: the kernel refused; some may have been deleted.
         """
         started = time.perf_counter()
-        with refusals():
+        with refused(DELETING, ApplyError):
             judge = self._judge(before, after, _own)
             if judge is None:
                 return ""

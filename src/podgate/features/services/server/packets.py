@@ -14,9 +14,9 @@ from podgate.features.services.iptables_names import FORWARD, POSTROUTING
 from podgate.features.services.old_metrics import IP_FAMILY
 from podgate.features.services.to_iptables import LOOPBACK_COUNTED
 from podgate.features.services.to_nftables import LOOPBACK_REFUSED, NEW_CONNECTIONS, NOT_PROXIED, TABLE
-from podgate.linux.netlink import Connection, DumpInterruptedError
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection, DumpInterruptedError
 from podgate.linux.nftables import FAMILIES as NUMBERS
-from podgate.linux.nftables import NETLINK_NETFILTER, rule_counts
+from podgate.linux.nftables import rule_counts
 from podgate.observe.metrics import Measured
 
 _REFUSED: Final = "kubeproxy_nftables_localhost_nodeport_rejected_packets_total"

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 from podgate.features.services.node import IPVS_DEVICE
 from podgate.features.services.server.proxy_at_work import NAME
 from podgate.joints import ApplyError, Key, Signal
-from podgate.linux.netlink import Connection
-from podgate.linux.nftables import FAMILIES, NETLINK_NETFILTER, find_table
+from podgate.linux import refusals
+from podgate.linux.netlink import NETLINK_NETFILTER, Connection
+from podgate.linux.nftables import FAMILIES, find_table
 from podgate.linux.nftables_batch import delete_table
 from podgate.linux.nftables_watch import refused
 from podgate.linux.rtnetlink import delete_link
@@ -136,7 +137,8 @@ class PredecessorTarget:
             for family in plan.families:
                 delete_table(connection, FAMILIES[family], NAME)
         if plan.device:
-            with refused(f"deleting {IPVS_DEVICE}", ApplyError), Connection(socket.NETLINK_ROUTE) as connection:
+            deleting = refusals.refused(f"deleting {IPVS_DEVICE}", ApplyError)
+            with deleting, Connection(socket.NETLINK_ROUTE) as connection:
                 delete_link(connection, plan.device)
         self._has_removed = self._has_removed or bool(plan.families)
         return {}
