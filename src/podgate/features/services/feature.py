@@ -28,7 +28,7 @@ from podgate.features.services.server.predecessor import (
     PredecessorTarget,
     obstacle,
 )
-from podgate.features.services.server.proxy_at_work import at_work, pages_of
+from podgate.features.services.server.proxy_at_work import ProxyAtWork, pages_of
 from podgate.features.services.server.proxy_file import configured_by
 from podgate.features.services.server.rules import choose_backend, rule_steps
 from podgate.features.services.server.serving import Serving, cell_of
@@ -98,7 +98,7 @@ class Services(Feature[Settings, States]):
     def steps(self, settings: Settings) -> tuple[Step[States, Any, Any], ...]:
         """Write the rules of each family; serve health check node ports, and node ports on loopback addresses."""
         choice, serving = self._choice(settings.backend), self._serving(settings)
-        proxy_at_work = partial(at_work, pages_of(settings.health_addr, settings.metrics_addr))
+        proxy_at_work = ProxyAtWork(pages_of(settings.health_addr, settings.metrics_addr))
         cell: Step[States, Any, Any] = Step(
             "cell",
             CellTarget(serving.cell),

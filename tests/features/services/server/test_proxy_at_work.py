@@ -2,16 +2,17 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from podgate.features.services.server.proxy_at_work import Pages, at_work, neighbours, pages_of
+from podgate.features.services.server.proxy_at_work import Pages, ProxyAtWork, at_work, neighbours, pages_of
 from podgate.observe.listen import Listen
 from tests.support.netns import NetNamespace, netns
 
@@ -66,6 +67,17 @@ def test_whoever_writes_over_its_words_hides_nothing_and_ends_nothing(tmp_path: 
         (folder / "8" / "cmdline").write_bytes(said)
         assert list(neighbours(folder)) == []
     (folder / "8" / "cmdline").write_bytes(b"/opt/kube-proxy")
+    assert list(neighbours(folder)) == HERE
+
+
+def test_words_are_read_of_processes_on_our_network_alone_and_not_without_end(tmp_path: Path) -> None:
+    folder = proc(tmp_path / "elsewhere", "any", [], OTHER)
+    (folder / "8" / "cmdline").unlink()
+    os.mkfifo(folder / "8" / "cmdline")  # whoever opened it would wait for ever
+    assert list(neighbours(folder)) == []
+    folder = proc(tmp_path / "here", "any", ["kube-proxy"])
+    with (folder / "8" / "cmdline").open("r+b") as words:
+        words.truncate(1 << 40)
     assert list(neighbours(folder)) == HERE
 
 
@@ -196,6 +208,57 @@ def test_what_cannot_be_told_counts() -> None:
             assert asked(namespace).startswith("it cannot be told who is at 127.0.0.1:10256")
         # Without an address of its own a namespace leads nowhere else.
         assert asked(namespace, "192.0.2.1:10256").startswith("it cannot be told who is at 192.0.2.1:10256")
+
+
+@asynccontextmanager
+async def answering_here(answer: Callable[[], Awaitable[bytes]]) -> AsyncIterator[Listen]:
+    """Answer in this process whatever is asked somewhere."""
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(await answer())
+        writer.close()
+
+    async with await asyncio.start_server(served, "127.0.0.1", 0) as server:
+        yield Listen("127.0.0.1", server.sockets[0].getsockname()[1])
+
+
+async def while_each_waits_for_the_others() -> str:
+    together = asyncio.Barrier(3)
+
+    async def unready() -> bytes:
+        await together.wait()
+        return UNREADY
+
+    async with answering_here(unready) as one, answering_here(unready) as two, answering_here(unready) as three:
+        return await at_work(Pages((one, two), (three,)))
+
+
+@pytest.mark.kernel
+def test_all_addresses_are_asked_at_once() -> None:
+    with netns() as namespace:
+        assert namespace.call(lambda: asyncio.run(while_each_waits_for_the_others())) == ""
+
+
+async def questions(seconds: float) -> tuple[list[str], int]:
+    """Ask three times at once and once more; give the answers with how often somebody was asked for them."""
+    count = 0
+
+    async def unready() -> bytes:
+        nonlocal count
+        count += 1
+        return UNREADY
+
+    async with answering_here(unready) as listen:
+        asked = ProxyAtWork(Pages((listen,)), seconds)
+        return [*await asyncio.gather(asked(), asked(), asked()), await asked()], count
+
+
+@pytest.mark.kernel
+def test_an_answer_serves_those_who_ask_meanwhile() -> None:
+    with netns() as namespace:
+        assert namespace.call(lambda: asyncio.run(questions(3600))) == ([""] * 4, 1)
+        assert namespace.call(lambda: asyncio.run(questions(0))) == ([""] * 4, 4)
 
 
 def test_what_is_asked() -> None:

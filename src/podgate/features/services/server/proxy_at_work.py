@@ -10,6 +10,7 @@ name (k3s, kubelite).
 import asyncio
 import contextlib
 import errno
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,10 @@ _THEIRS: Final = b'"kubeproxy.config.k8s.io"'
 _ANSWER_SECONDS: Final = 2.0
 _MOST_BYTES: Final = 1 << 16
 _LOOPBACK: Final = {"0.0.0.0": ("127.0.0.1",), "": ("127.0.0.1",), "::": ("127.0.0.1", "::1")}  # noqa: S104 - asked instead
+_HOLDS_SECONDS: Final = 1.0
+"""Several steps ask in one pass, and somebody who is silent costs each question some seconds."""
+_MOST_WORDS: Final = 1 << 12
+"""Bytes: no path is longer (PATH_MAX), and a process may make its words as long as it likes."""
 _NOBODY: Final = (errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """How a connection fails where nobody listens, or there is no such loopback address."""
 
@@ -66,17 +71,39 @@ def _addresses(host: str) -> Iterable[str]:
     return _LOOPBACK.get(host, (host,))
 
 
+class ProxyAtWork:
+    """Says why kube-proxy may be at work on this node; one answer serves all who ask at the same time.
+
+    Args:
+        pages: where it may answer.
+        seconds: how long an answer holds.
+    """
+
+    def __init__(self, pages: Pages, seconds: float = _HOLDS_SECONDS) -> None:
+        self._pages = pages
+        self._seconds = seconds
+        self._answer = ""
+        self._answered = -math.inf
+        self._asking = asyncio.Lock()
+
+    async def __call__(self) -> str:
+        """Say why; empty when nothing speaks for it."""
+        clock = asyncio.get_running_loop().time
+        async with self._asking:
+            if clock() >= self._answered + self._seconds:
+                self._answer = await at_work(self._pages)
+                self._answered = clock()
+            return self._answer
+
+
 async def at_work(pages: Pages) -> str:
     """Say why kube-proxy may be at work on this node; empty when nothing speaks for it."""
     if reason := next(neighbours(), ""):
         return reason
-    for listen in pages.health:
-        if reason := await _somebody_at(listen):
-            return reason
-    for listen in pages.metrics:
-        if await _is_kube_proxys(listen):
-            return f"it answers at {listen}, where it tells its metrics"
-    return ""
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(_somebody_at(listen)) for listen in pages.health]
+        asked += [group.create_task(_kube_proxy_at(listen)) for listen in pages.metrics]
+    return next((reason for task in asked if (reason := task.result())), "")
 
 
 async def _somebody_at(listen: Listen) -> str:
@@ -90,11 +117,12 @@ async def _somebody_at(listen: Listen) -> str:
     return "" if said and said[0] in _OURS else f"somebody answers at {listen}, where it tells its health"
 
 
-async def _is_kube_proxys(listen: Listen) -> bool:
-    """Say whether a page says itself that it is kube-proxy's; anybody else there is no matter."""
+async def _kube_proxy_at(listen: Listen) -> str:
+    """Say where a page says itself that it is kube-proxy's; anybody else there is no matter."""
     with contextlib.suppress(OSError):
-        return _THEIRS in await _said(listen, b"/configz")
-    return False
+        if _THEIRS in await _said(listen, b"/configz"):
+            return f"it answers at {listen}, where it tells its metrics"
+    return ""
 
 
 async def _said(listen: Listen, page: bytes) -> bytes:
@@ -120,19 +148,21 @@ def neighbours(proc: Path = Path("/proc")) -> Iterator[str]:
     for number in numbers:
         folder = proc / str(number)
         with contextlib.suppress(OSError):
-            if folder.name == ourselves or not _is_kube_proxy(folder):
+            if folder.name == ourselves:
                 continue
             try:
-                if _network(folder) == own:
+                if _network(folder) == own and _is_kube_proxy(folder):
                     yield f"process {number} ({NAME}) runs on this node"
             except PermissionError:
                 # Of a process with more rights than ours: it needs CAP_SYS_PTRACE (proc(5), ptrace(2)).
-                yield f"process {number} ({NAME}) runs, and we may not see whether it is on this node"
+                if _is_kube_proxy(folder):
+                    yield f"process {number} ({NAME}) runs, and we may not see whether it is on this node"
 
 
 def _is_kube_proxy(folder: Path) -> bool:
     """Whether a process goes by its name; whoever has ended and is not waited for has no words left."""
-    words = (folder / "cmdline").read_bytes().split(b"\0")
+    with (folder / "cmdline").open("rb", buffering=0) as file:
+        words = file.read(_MOST_WORDS).split(b"\0")
     first = words[0].rpartition(b"/")[2]
     if first.startswith(b"python"):
         return False  # podgate under this name, whose program is a script
