@@ -68,6 +68,13 @@ COMPLAINTS = {
     "another version": ("apiVersion: kubeproxy.config.k8s.io/v1", "error", "apiVersion", "v1alpha1"),
     "unused": ("ipvs: {scheduler: wrr}", "warning", "ipvs.scheduler", "mode ipvs is not built yet"),
     "another gate": ("featureGates: {X: true}", "warning", "featureGates.X", "podgate has no such gate"),
+    "a gate that is a word": (
+        "featureGates: {AllowServiceExternalIPs: maybe}",
+        "error",
+        "featureGates.AllowServiceExternalIPs",
+        "'maybe' is not true or false: correct it",
+    ),
+    "an empty gate": ('featureGates: {X: ""}', "error", "featureGates.X", "'' is not true or false: correct it"),
     "no document": ("\0", "error", "", ""),
     "a list instead": ("[]", "error", "", "there is no KubeProxyConfiguration in it"),
 }

@@ -7,6 +7,8 @@ import pytest
 from podgate.features.services.settings import Settings
 from podgate.model.options import SettingsError, options_of, settings_from
 
+WANTED = "at most 63 letters, digits, -, _ and ., a letter or digit at both ends"
+
 
 def test_defaults_are_kube_proxy_s() -> None:
     settings = Settings()
@@ -43,11 +45,13 @@ def test_defaults_are_kube_proxy_s() -> None:
         ]),
         *(
             ({"service_proxy_name": name}, [
-                f'--service-proxy-name "{name}": is no value of a label: letters, digits, dashes, 63 at most',
+                f'--service-proxy-name "{name}": is no value of a label: {WANTED}',
             ])
-            for name in ("fd00:9::1", "-mesh", "mesh\n", "m" * 64)
+            for name in ("fd00:9::1", "-mesh", "mesh\n", "m" * 64, "a/b", "a b", "ä", "a,b")
         ),
         ({"sync_period": 0.0}, ["--sync-period 0.0: must be more than 0"]),
+        ({"min_sync_period": -1.0}, ["--min-sync-period -1.0: must be 0 or more"]),
+        ({"sync_period": -5.0}, ["--sync-period -5.0: must be more than 0"]),
         ({"min_sync_period": 31.0}, ["--min-sync-period 31.0: must be 0 to --sync-period, 30.0"]),
         ({"source": "", "node_name": "", "context": "x", "state_dir": ""}, [
             "--source is empty: give a value, or leave the flag out",

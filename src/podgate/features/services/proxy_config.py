@@ -191,6 +191,8 @@ class _Reader:
             self._complain("error", "WrongType", path, f"{value!r} is not {_WORDS[field.type]}: correct it")
 
     def _value(self, path: str, field: ConfigField, value: Any) -> Iterator[tuple[str, Any]]:
+        if path == "featureGates":
+            self._check_gates(value)
         if field.type != "duration":
             yield path, tuple(value) if field.type == "list" else value
             return
@@ -198,6 +200,12 @@ class _Reader:
             yield path, parse(value)
         except NotADuration as problem:
             self._complain("error", "WrongType", path, f"{value!r} is no duration ({problem}): write 30s or 1h30m")
+
+    def _check_gates(self, gates: Mapping[str, Any]) -> None:
+        for gate, value in gates.items():
+            if not isinstance(value, bool):
+                message = f"{value!r} is not {_WORDS['bool']}: correct it"
+                self._complain("error", "WrongType", field_path(("featureGates", gate)), message)
 
     def _say_unused(self, given: Mapping[str, Any]) -> None:
         for path, value in given.items():

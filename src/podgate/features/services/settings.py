@@ -184,12 +184,15 @@ class Settings(Frozen, frozen=True):
             yield f"--masquerade-bit {self.masquerade_bit}: must be 0 to 31"
         name = self.service_proxy_name
         if name and not _LABEL_VALUE.fullmatch(name):
-            yield f'--service-proxy-name "{name}": is no value of a label: letters, digits, dashes, 63 at most'
+            wanted = "at most 63 letters, digits, -, _ and ., a letter or digit at both ends"
+            yield f'--service-proxy-name "{name}": is no value of a label: {wanted}'
         elif name and self.backend == "iptables":
             yield f"--service-proxy-name {name}: iptables chains are the default proxy's: give --backend nftables"
         if self.sync_period <= 0:
             yield f"--sync-period {self.sync_period}: must be more than 0"
-        if not 0 <= self.min_sync_period <= self.sync_period:
+        if self.min_sync_period < 0:
+            yield f"--min-sync-period {self.min_sync_period}: must be 0 or more"
+        elif 0 < self.sync_period < self.min_sync_period:
             yield f"--min-sync-period {self.min_sync_period}: must be 0 to --sync-period, {self.sync_period}"
         for flag, value in (
             ("--conntrack-max-per-core", self.conntrack_max_per_core),
