@@ -1,11 +1,16 @@
 """What passes over rules did, by kube-proxy's names."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import closing
+
+import pytest
 
 from podgate.features.services.iptables_names import NAMES
 from podgate.features.services.server.passes import CountedIptables, Passes
 from podgate.model.table import Table
 from podgate.targets.iptables.state import State
+from tests.support.netns import netns
 
 RULES = "kubeproxy_sync_proxy_rules"
 
@@ -27,16 +32,39 @@ def test_failures_are_told_from_the_start_of_the_back_end_that_is_chosen() -> No
         assert told(passes) == {(f"{name}_failures_total", "IPv4"): 0, (f"{name}_failures_total", "IPv6"): 2}
 
 
-def test_a_pass_tells_how_many_rules_it_wrote_and_one_without_a_difference_none() -> None:
+LAST = ("iptables_last", "IPv4", "nat")
+
+
+def test_what_a_pass_wrote_is_told_once_it_has_committed_and_one_that_writes_nothing_wrote_none() -> None:
+    passes = Passes("iptables")
+    passes.wrote("ip", "nat", 7)
+    assert LAST not in told(passes), "nothing is known before the first"
+    passes.committed("ip", "nat")
+    assert told(passes)[LAST] == 7
+    passes.wrote("ip", "nat", 2)
+    assert told(passes)[LAST] == 7, "it has not committed yet"
+    passes.committed("ip", "nat")
+    assert told(passes)[LAST] == 2
+    passes.committed("ip", "nat")
+    assert told(passes)[LAST] == 0
+    passes.committed("ip6", "mangle")
+    assert [labels for name, *labels in told(passes) if name == "iptables_last"] == [["IPv4", "nat"]], (
+        "there is nothing but the canary"
+    )
+
+
+@pytest.mark.kernel
+def test_rules_are_counted_where_they_are_written() -> None:
     passes = Passes("iptables")
     target = CountedIptables(
-        passes, "ip", "nft", table="nat", names=NAMES["nat"], tells=False, seconds=1.0, buffer_bytes=4096
+        passes, "ip", "nft", table="nat", names=NAMES["nat"], tells=False, seconds=5.0, buffer_bytes=4096
     )
-    last = ("iptables_last", "IPv4", "nat")
-    assert last not in told(passes), "nothing is known before the first"
-    have = State("ip", "nft", table="nat", named=Table.of({"KUBE-SVC-A": ("-j KUBE-SEP-A", "-j KUBE-SEP-B")}))
-    passes.wrote("ip", "nat", 7)
-    assert target.diff(State("ip", "nft", table="nat"), have).rules_written == 2
-    assert told(passes)[last] == 7, "it is not written yet"
-    target.diff(have, have)
-    assert told(passes)[last] == 0
+    nothing = State("ip", "nft", table="nat")
+    chains = {"KUBE-SVC-A": ("-j KUBE-SEP-A", "-j KUBE-SEP-A"), "KUBE-SEP-A": ("-j RETURN",)}
+    plan = target.diff(nothing, State("ip", "nft", table="nat", named=Table.of(chains)))
+    passes.committed("ip", "nat")
+    assert told(passes)[LAST] == 0, "to plan is not to write"
+    with netns() as namespace, closing(target):
+        namespace.call(lambda: asyncio.run(target.apply(plan)))
+    passes.committed("ip", "nat")
+    assert told(passes)[LAST] == plan.rules_written == 3

@@ -143,13 +143,16 @@ def test_a_pass_that_read_everything_is_a_full_one() -> None:
 def test_the_step_after_which_a_family_is_in_force_is_watched_and_no_other() -> None:
     told = Told()
     sweep: UdpSweep[Any] = UdpSweep("ip", lambda _before, _after, _own: None)
+    heard: list[tuple[int, float, bool]] = []
     steps: list[Step[Any, Any, Any]] = [
-        Step(name, FakeTarget(), lambda states: states, {}, followers=(sweep,)) for name in ("nat", "filter")
+        Step(name, FakeTarget(), lambda states: states, {}, followers=(sweep,), committed=lambda *it: heard.append(it))
+        for name in ("nat", "filter")
     ]
     first, last = told.progress.watching(steps, {"filter": "ip6"})
     assert first is steps[0]
     last.committed(1, 0.5, True)
     assert told.count(f"{RULES}_duration_seconds", "IPv6") == 1
+    assert heard == [(1, 0.5, True)], "so does whoever else is told of it"
     assert [type(each) for each in last.followers] == [UdpSweep]
     assert last.followers != steps[1].followers, "it tells of its sweeps"
 

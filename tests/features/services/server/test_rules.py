@@ -73,3 +73,13 @@ def test_what_nobody_tells_of_is_looked_at_each_sync_period() -> None:
 
     assert looked_at("legacy") == {f"iptables-legacy/ip/{table}" for table in ("mangle", "filter", "nat")}
     assert looked_at("nft") == {"iptables-nft/ip/mangle"}
+
+
+def test_a_pass_over_rules_of_iptables_is_told_of_when_it_commits() -> None:
+    passes = Passes("iptables")
+    found = {step.name: step for step in rule_steps(Settings(), Choice("nft"), nobody, passes)}
+    passes.wrote("ip6", "nat", 3)
+    for name in ("iptables-nft/ip6/nat", "iptables-nft/ip/nat", "iptables-legacy/ip/filter"):
+        found[name].committed(1, 0.1, True)
+    last = [(dict(each.labels)["ip_family"], each.value) for each in passes.readings() if each.name.endswith("_last")]
+    assert last == [("IPv6", 3), ("IPv4", 0)], "but for those of a back end that is not chosen"

@@ -15,7 +15,7 @@ from podgate.model.machine import Family
 from podgate.observe.metrics import Counter, Counters, Measured
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.diff import Plan
-from podgate.targets.iptables.state import Binary, Names, State, TableName
+from podgate.targets.iptables.state import Binary, Names, TableName
 
 _RULES: Final = "kubeproxy_sync_proxy_rules"
 _FAILURES: Final[Mapping[str, Counter]] = {
@@ -39,6 +39,7 @@ class Passes:
         self._failures = _FAILURES[backend]
         self._counters = Counters((self._failures,))
         self._written: dict[tuple[Family, TableName], int] = {}
+        self._last: dict[tuple[Family, TableName], int] = {}
         for family in FAMILIES:
             self._counters.add(self._failures.name, 0.0, ip_family=IP_FAMILY[family])
 
@@ -48,19 +49,25 @@ class Passes:
             self._counters.add(self._failures.name, ip_family=IP_FAMILY[family])
 
     def wrote(self, family: Family, table: TableName, rules: int) -> None:
-        """Note how many rules a pass wrote."""
+        """Note how many rules a pass wrote that has not committed yet."""
         self._written[family, table] = rules
+
+    def committed(self, family: Family, table: TableName) -> None:
+        """Note the end of a pass; one that wrote nothing had nothing to write."""
+        written = self._written.pop((family, table), 0)
+        if table in RULE_TABLES:
+            self._last[family, table] = written
 
     def readings(self) -> Iterator[Measured]:
         """Give the counts."""
         yield from self._counters.samples()
-        for (family, table), rules in self._written.items():
+        for (family, table), rules in self._last.items():
             labels = (("ip_family", IP_FAMILY[family]), ("table", table))
             yield Measured(f"{_RULES}_iptables_last", rules, labels, help="Rules of iptables that the last pass wrote.")
 
 
 class CountedIptables(IptablesTarget):
-    """Tells how many rules each pass wrote.
+    """Tells how many rules each pass writes.
 
     Args:
         passes: told.
@@ -84,19 +91,8 @@ class CountedIptables(IptablesTarget):
         )
         self._passes = passes
 
-    def diff(self, have: State, want: State) -> Plan:
-        """Give the plan from one state to another."""
-        plan = super().diff(have, want)
-        if not plan:
-            self._tell(0)
-        return plan
-
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
         """Do it."""
         refused = await super().apply(plan)
-        self._tell(plan.rules_written)
+        self._passes.wrote(self.family, self.table, plan.rules_written)
         return refused
-
-    def _tell(self, rules: int) -> None:
-        if self.table in RULE_TABLES:
-            self._passes.wrote(self.family, self.table, rules)

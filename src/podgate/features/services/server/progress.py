@@ -124,7 +124,12 @@ class Progress:
         followers = [
             each.telling(partial(self.swept, family)) if isinstance(each, UdpSweep) else each for each in step.followers
         ]
-        return msgspec.structs.replace(step, committed=partial(self.committed, family), followers=tuple(followers))
+
+        def committed(generation: int, seconds: float, whole: bool) -> None:
+            step.committed(generation, seconds, whole)
+            self.committed(family, generation, seconds, whole)
+
+        return msgspec.structs.replace(step, committed=committed, followers=tuple(followers))
 
     def _came(self, inputs: Inputs, compiled: Compiled[Any]) -> None:
         services, slices = inputs.objects.objects(SERVICE), inputs.objects.objects(ENDPOINT_SLICE)

@@ -129,6 +129,7 @@ def _iptables(
         resync=lambda states: states.settings.sync_period if binary == "legacy" or table == "mangle" else None,
         gap=lambda states: states.settings.min_sync_period,
         recovers=False,
+        committed=lambda _generation, _seconds, _whole: passes.committed(family, table),
         failed=lambda whole: passes.failed(family, whole=whole),
     )
 
