@@ -161,9 +161,13 @@ def _module(feature: str) -> str:
 def _administer(verb: AdministratorVerb, words: Sequence[str]) -> int:
     """Do what an administrator asks of a cluster."""
     try:
-        answered = verb(words, os.environ, tell)
+        return _answer(verb(words, os.environ, tell), words)
     except SourceError as error:
-        return _fail(str(error), words)
+        raise UsageError(str(error)) from error
+
+
+def _answer(answered: Answered, words: Sequence[str]) -> int:
+    """Give an answer in the form that the words ask for, and the exit code."""
     show(json.dumps(answered.data, indent=2) if wants_json(words) else answered.text)
     return answered.code
 
@@ -177,7 +181,7 @@ def _serve(feature: str, module: str, words: Sequence[str]) -> int:
     server: servers.Server = importlib.import_module(module).SERVER
     specs = [spec for spec in options_of(server.settings) if not spec.verbs or "run" in spec.verbs]
     parser = Parser(prog=f"podgate {feature} run", allow_abbrev=False)
-    return servers.run(server, _settings(parser, server.settings, specs, words)[0], os.environ)
+    return servers.run(server, _settings(parser, server.settings, specs, words), os.environ)
 
 
 def _settings(
@@ -186,7 +190,7 @@ def _settings(
     specs: Sequence[OptionSpec],
     words: Sequence[str],
     complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda values: values,
-) -> tuple[SettingsT, argparse.Namespace]:
+) -> SettingsT:
     """Read settings off words, which ``complete`` may add to. Raises UsageError."""
     for spec in specs:
         add_option(parser, spec)
@@ -195,7 +199,7 @@ def _settings(
     if unknown:
         raise _unknown(feature, verb, unknown, specs)
     try:
-        return settings_from(cls, complete(given(arguments, specs))), arguments
+        return settings_from(cls, complete(given(arguments, specs)))
     except SettingsError as error:
         raise UsageError("\n".join(f"{parser.prog}: {problem}" for problem in error.problems)) from error
 
@@ -228,16 +232,14 @@ def _doctor(words: Sequence[str]) -> int:
         prog="podgate metadata doctor", description=doctor.SUMMARY, allow_abbrev=False, guided="metadata doctor"
     )
     parser.add_argument("--output", choices=("text", "json"), default="text", help="for people or for programs")
-    settings, arguments = _settings(parser, Settings, specs, words, partial(_with_kubeconfig, parser.prog))
+    settings = _settings(parser, Settings, specs, words, partial(_with_kubeconfig, parser.prog))
     try:
         found = looked_at(settings.source, settings.kubeconfig, settings.context, os.environ)
         if said := unasked(found, settings.source, settings.kubeconfig):
             tell(f"{parser.prog}: {said}")
-        text, code = doctor.answer(doctor.examine(settings, os.environ), as_json=arguments.output == "json")
+        return _answer(doctor.answer(doctor.examine(settings, os.environ)), words)
     except SourceError as error:
-        return _fail(f"{parser.prog}: {error}", words)
-    print(text)
-    return code
+        raise UsageError(f"{parser.prog}: {error}") from error
 
 
 def _run_beside(name: str, module: str, words: Sequence[str]) -> int:
@@ -247,7 +249,7 @@ def _run_beside(name: str, module: str, words: Sequence[str]) -> int:
     declared = importlib.import_module(module)
     agent: verbs.AnyAgent = declared.FEATURE
     parser = Parser(prog=f"podgate {name}", description=declared.SUMMARY, allow_abbrev=False, guided=name)
-    settings, _ = _settings(parser, agent.settings, options_of(agent.settings), words)
+    settings = _settings(parser, agent.settings, options_of(agent.settings), words)
     return verbs.run(parser.prog, agent, settings, os.environ)
 
 

@@ -77,12 +77,12 @@ def test_a_node_without_one_is_not() -> None:
             "other agents": "ok",
             "denials": "unknown",
         }
-        text, code = answer(node.call(lambda: look(SETTINGS)), as_json=False)
-        assert code == 1
-        lines = text.splitlines()
+        answered = answer(node.call(lambda: look(SETTINGS)))
+        assert answered.code == 1
+        lines = answered.text.splitlines()
         assert "ok      address: 127.0.0.1 is this node's" in lines
         assert lines[lines.index(f"bad     port 988: {NOBODY}") + 1] == "        start the proxy, and look at its log"
-        row = json.loads(answer(node.call(lambda: look(SETTINGS)), as_json=True)[0])[3]
+        row = answered.data[3]
         assert (row["name"], row["verdict"], row["todo"]) == ("port 988", "bad", "start the proxy, and look at its log")
         elsewhere = verdicts(node.call(lambda: look(Settings())))
         assert elsewhere["address"] == "bad"

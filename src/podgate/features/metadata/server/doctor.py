@@ -8,7 +8,6 @@ Invariant: it only looks; what it cannot look at is ``unknown``, never ``ok``.
 import asyncio
 import contextlib
 import functools
-import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from podgate.features.metadata.server.probing import HEAD, ask, status_of
 from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings, address_and_port
 from podgate.features.metadata.to_iptables import OWNERS
 from podgate.features.metadata.to_nftables import FIRST_DSTNAT, REDIRECT_TABLE, TABLE
-from podgate.joints import ApplyError, Inputs, SourceError
+from podgate.joints import Answered, ApplyError, Inputs, SourceError
 from podgate.linux.running import find_program, run
 from podgate.model.findings import Finding, exit_code, findings_json
 from podgate.model.kinds.nodes import NODE, Node
@@ -91,10 +90,10 @@ class Objects(NamedTuple):
     unread: Mapping[str, str]
 
 
-def answer(findings: Iterable[Finding], *, as_json: bool) -> tuple[str, int]:
-    """Give findings as text or JSON, and the exit code: 1 when something is bad."""
+def answer(findings: Iterable[Finding]) -> Answered:
+    """Give findings, and the exit code: 1 when something is bad."""
     found = list(findings)
-    return json.dumps(findings_json(found), indent=2) if as_json else "\n".join(map(str, found)), exit_code(found)
+    return Answered("\n".join(map(str, found)), findings_json(found), exit_code(found))
 
 
 def examine(settings: Settings, environ: Mapping[str, str], ask_from_pods: AskPods = ask_pods) -> Iterator[Finding]:
