@@ -114,6 +114,10 @@ def words_of(verb: str) -> tuple[str, ...]:
         (["masquerade", "explain", "10.0.0.1", "--from", "nobody"], "neither an address nor a Pod"),
         (["masquerade", "explain", "10.0.0.1", "--config", ""], "--config is empty"),
         (["masquerade", "check", "--source", "/nonexistent"], "/nonexistent"),
+        *(
+            (["services", *verb.split(), "--source", "/nonexistent"], "/nonexistent: error: no objects can be read")
+            for verb in ("check", "explain 10.96.0.1", "plan", "render")
+        ),
     ],
 )
 def test_wrong_usage_is_exit_2_with_what_was_wrong(

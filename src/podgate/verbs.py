@@ -40,6 +40,7 @@ from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
 from podgate.observe.requests import RequestCounts
 from podgate.observe.showing import complain, show, tell
+from podgate.sources.earlier import FOLDER, EarlierTexts
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine, node_name_of
@@ -123,7 +124,11 @@ class Looking:
         if watches and (said := unasked(found, settings.source, settings.kubeconfig)):
             remark(said)
         self.unseen = sorted({watch.kind.kind for watch in watches}) if isinstance(found, Nowhere) else []
-        reader = SnapshotReader(found.path, watches) if isinstance(found, Manifests) else None
+        reader = (
+            SnapshotReader(found.path, watches, EarlierTexts(getattr(settings, "state_dir", ""), writes=False))
+            if isinstance(found, Manifests)
+            else None
+        )
         snapshot = load(found, watches, environ) if reader is None else reader.load()
         files = load_files(feature.files(settings))
         self._locator = Locator(reader)
@@ -173,7 +178,10 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
     if errors and not compiled.isolates:
         raise BadInput("\n".join(look.describe(problem) for problem in problems))
     if compiled.holds:
-        raise BadInput(f"podgate {feature.name} {verb}: {compiled.degraded}")
+        # A source that cannot be read is why nothing is known, and says more than that nothing is.
+        unread = [problem for problem in look.inputs.objects.faults if problem.ref.kind == "File"]
+        lines = [look.describe(problem) for problem in unread if problem.severity == "error"]
+        raise BadInput("\n".join(lines) or f"podgate {feature.name} {verb}: {compiled.degraded}")
     if verb != "check":
         for problem in problems:
             tell(look.describe(problem))
@@ -241,7 +249,8 @@ async def _emptied(steps: Iterable[Step[Any, Any, Any]]) -> list[tuple[str, Any]
 def _forget(state_dir: str) -> bool:
     """Remove what was kept; say whether there was anything."""
     try:
-        return KeptDirectory(Path(state_dir)).forget()
+        forgot = KeptDirectory(Path(state_dir, FOLDER)).forget()
+        return KeptDirectory(Path(state_dir)).forget() or forgot
     except OSError as error:
         message = f"{state_dir}: what was kept there cannot be removed ({error.strerror}): remove it by hand"
         raise ApplyError(message, "StateNotRemoved") from error
@@ -259,7 +268,8 @@ def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
     steps = agent.steps(settings) if told is None else told.steps(agent.steps(settings))
     optional = [step.name for step in steps if not step.essential]
     status = Status(agent.name, [step.name for step in steps], log, optional=optional, live=requests.readings)
-    following = follow(found, watches if told is None else told.watches, environ, status.watch, requests.answered)
+    wanted = watches if told is None else told.watches
+    following = follow(found, wanted, environ, status.watch, requests.answered, state_dir=settings.state_dir)
     locator = Locator(following.reader)
     if told is not None:
         told.lead = following.lead
