@@ -134,5 +134,17 @@ def test_a_pod_is_named_as_users_do() -> None:
     for text, found in (("shop/web", ("web", "shop")), ("web", ("web", "default")), ("/web", None), ("shop/db", None)):
         pod = pod_named(text, pods)
         assert (None if pod is None else (pod.metadata.name, pod.metadata.namespace)) == found
-    assert pod_names(pods) == "default/db, default/web, shop/web"
-    assert pod_names(()) == "none"
+    assert pod_names("x", pods) == "default/db, default/web, shop/web"
+    assert pod_names("x", ()) == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("default/carts", "shop/cart and 99 more"),
+        ("nopod", "shop/cart, shop/web-0, shop/web-1 and 97 more"),
+    ],
+)
+def test_of_many_pods_a_few_of_a_like_name_are_told(text: str, told: str) -> None:
+    names = ["cart", *(f"web-{number}" for number in range(99))]
+    assert pod_names(text, [ObjectRef("Pod", name, "shop") for name in names]) == told

@@ -30,7 +30,7 @@ def sender_of(text: str, inputs: Inputs) -> Who:
     if pod is not None:
         return pod
     raise QuestionError(
-        f'--from "{text}" is neither an address nor a Pod of the source on this node (Pods: {pod_names(pods)})'
+        f'--from "{text}" is neither an address nor a Pod of the source on this node (Pods: {pod_names(text, pods)})'
     )
 
 

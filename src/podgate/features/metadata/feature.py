@@ -118,4 +118,5 @@ def _sender(text: str, inputs: Inputs) -> tuple[str, bool]:
         return ("" if pod.spec.host_network else source_text(pod.addresses[0])), pod.spec.host_network
     if pod is not None:
         raise QuestionError(f'--from "{text}": this Pod has no address yet: give an address')
-    raise QuestionError(f'--from "{text}" is neither an address nor a Pod of the source (Pods: {pod_names(pods)})')
+    known = pod_names(text, pods)
+    raise QuestionError(f'--from "{text}" is neither an address nor a Pod of the source (Pods: {known})')

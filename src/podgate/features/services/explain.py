@@ -145,7 +145,7 @@ class _Senders:
             return self._at(who, address)
         pod = pod_named(who, self._pods)
         if pod is None:
-            known = pod_names(self._pods)
+            known = pod_names(who, self._pods)
             raise QuestionError(
                 f'--from "{who}" is neither node, nor an address, nor a Pod of the source (Pods: {known})'
             )

@@ -4,6 +4,7 @@ Here: the Pod struct, its Kind value, names that users give. Not here: container
 Invariant: addresses are the API's text; a Pod on the host network has its node's addresses.
 """
 
+import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -65,6 +66,23 @@ def pod_named(text: str, pods: Mapping[ObjectRef, Pod]) -> Pod | None:
     return pods.get(ObjectRef(POD.kind, name, namespace if slash else "default"))
 
 
-def pod_names(pods: Iterable[ObjectRef]) -> str:
-    """Give the names of Pods, for a message that says which there are."""
-    return ", ".join(sorted(f"{ref.namespace}/{ref.name}" for ref in pods)) or "none"
+_SHOWN: Final = 3
+
+
+def pod_names(text: str, pods: Iterable[ObjectRef]) -> str:
+    """Give the names of Pods, for a message that says which there are; of many a few, and how many more.
+
+    Args:
+        text: a name that none of them has; those whose names are most like it come first, whatever their namespace.
+        pods: the Pods.
+    """
+    names = sorted(f"{ref.namespace}/{ref.name}" for ref in pods)
+    if len(names) <= _SHOWN:
+        return ", ".join(names) or "none"
+    by_name: dict[str, list[str]] = {}
+    for name in names:
+        by_name.setdefault(name.partition("/")[2], []).append(name)
+    near = difflib.get_close_matches(text.rpartition("/")[2], by_name, n=_SHOWN)
+    like = [name for each in near for name in by_name[each]]
+    shown = (like or names)[:_SHOWN]
+    return f"{', '.join(shown)} and {len(names) - len(shown)} more"
