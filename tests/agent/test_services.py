@@ -84,6 +84,22 @@ def test_every_damage_is_noticed_and_put_right(node: NetNamespace, folder: Folde
         assert agent.ready()
 
 
+STICKY_V6 = [
+    service("sticky-v6", "fd00:96::2", sessionAffinity="ClientIP", ipFamilies=["IPv6"]),
+    slice_of("sticky-v6", "fd00::3"),
+]
+
+
+@pytest.mark.slow
+def test_nft_lists_what_leads_clients_that_stay(node: NetNamespace, folder: Folder, tmp_path: Path) -> None:
+    folder.write([*STICKY, *STICKY_V6])
+    with serving(node, tmp_path, folder):
+        for words in ((), ("-j",), ("-n",), ("-a",)):
+            listed = node.run("nft", *words, "list", "ruleset")
+            for part in ("10.96.0.2", "fd00:96::2", "the client's last endpoint, if it still is one"):
+                assert part in listed, words
+
+
 @pytest.mark.slow
 def test_a_rule_that_took_the_place_of_ours_goes(node: NetNamespace, folder: Folder, tmp_path: Path) -> None:
     """It bears our comment, so that only what it does tells it apart."""
@@ -140,7 +156,7 @@ def test_a_source_that_breaks_leaves_what_is_in_force(node: NetNamespace, folder
     with serving(node, tmp_path, folder) as agent:
         right, before = held(node), generation_of(node)
         folder.path.rename(tmp_path / "away")
-        poll(lambda: agent.get("/readyz")[0] == 503 or agent.log("source"))
+        poll(lambda: agent.get("/readyz")[0] == 503)
         assert (held(node), generation_of(node)) == (right, before)
     with started(
         node, tmp_path, "--source", str(folder.path), *PAGES, feature="services"
@@ -150,6 +166,30 @@ def test_a_source_that_breaks_leaves_what_is_in_force(node: NetNamespace, folder
         (tmp_path / "away").rename(folder.path)
         poll(again.ready)
         assert (held(node), generation_of(node)) == (right, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mistake", ["{", '{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": 1}']
+)
+def test_a_start_beside_a_broken_file_takes_nothing_away(
+    node: NetNamespace, folder: Folder, tmp_path: Path, mistake: str
+) -> None:
+    with serving(node, tmp_path, folder):
+        right, before = held(node), generation_of(node)
+    file = folder.path / "objects.jsonl"
+    good = file.read_text()
+    file.write_text("\n".join([mistake, *good.splitlines()[1:]]))
+    with started(node, tmp_path, "--source", str(folder.path), *PAGES, feature="services") as agent:
+        poll(lambda: "objects.jsonl" in agent.text() and agent.get("/livez")[0] == 200)
+        folder.write([service("new", "10.96.0.12")], "another")
+        poll(lambda: "10.96.0.12" in str(held(node)["rejected"]))
+        (folder.path / "another.jsonl").unlink()
+        poll(lambda: held(node) == right)
+        file.write_text(good)
+        poll(agent.ready)
+    with serving(node, tmp_path, folder):
+        assert (held(node), generation_of(node)) == (right, before + 2)
 
 
 @contextmanager

@@ -11,13 +11,14 @@ import os
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def write_atomic(path: str, data: bytes, mode: int = 0o600) -> None:
+def write_atomic(path: str, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
     """Write ``data`` to ``path``, durably: file and directory are synced (fsync(2)), and a rename makes it visible.
 
     Args:
         path: the file. A symbolic link there is replaced, not followed. Its directory must exist.
         data: the whole new content.
         mode: permission bits, whatever the umask.
+        durable: False leaves it to the kernel when bytes reach the disk: a crash of the machine may lose them all.
 
     Raises:
         OSError: with its errno kept (EROFS, ENOSPC, EACCES …) and a message that names the path; the old file is
@@ -29,25 +30,27 @@ def write_atomic(path: str, data: bytes, mode: int = 0o600) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
         try:
-            _write_synced(fresh, data, mode)
+            _write(fresh, data, mode, durable=durable)
             os.rename(fresh, path)
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(fresh)
             raise
-        _sync_directory(directory)
+        if durable:
+            _sync_directory(directory)
     except OSError as error:
         raise OSError(error.errno, f"cannot write {path}: {error.strerror}", path) from error
 
 
-def _write_synced(path: str, data: bytes, mode: int) -> None:
+def _write(path: str, data: bytes, mode: int, *, durable: bool) -> None:
     descriptor = os.open(path, _NEW, 0o600)
     try:
         os.fchmod(descriptor, mode)
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

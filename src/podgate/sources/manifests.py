@@ -2,8 +2,9 @@
 
 Here: which files are read, what stays when one goes bad, the snapshot that follows. Not here: parsing (objects.py),
 which file wins (claims.py), following files (following.py).
-Invariant: a file that cannot be read or parsed keeps the objects that it gave last, and has a Problem; a file that is
-gone gives none. A kind without any object is Listed and empty.
+Invariant: a file that cannot be read or parsed keeps the objects that it gave last, to this process or to the one
+before it (earlier.py), and has a Problem; a file that is gone gives none. A kind without any object is Listed and
+empty.
 
 A folder is read with the folders in it: ``.yaml``, ``.yml``, ``.json``, ``.jsonl``; hidden names are left out. A folder
 with the marker ``.podgate-lab`` is a lab's: its files are only ever renamed into place, so nothing waits, and
@@ -21,6 +22,7 @@ from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Absent, Listed, Snapshot, Watch
 from podgate.sources.claims import Claims, conflict_problem
+from podgate.sources.earlier import EarlierTexts
 from podgate.sources.following import Root, followed, load
 from podgate.sources.objects import FileObjects, Place, Wanted, objects_in, parsed_file, raw_ref, read_objects
 from podgate.sources.settling import AT_ONCE, Settling
@@ -39,11 +41,12 @@ class ManifestSource:
     Args:
         path: a folder or a file.
         watches: kinds, namespaces and selectors; raises ValueError for a selector that an API server would refuse.
+        state_dir: where copies of what files said last are, for the next process; empty: none.
     """
 
-    def __init__(self, path: str, watches: tuple[Watch, ...]) -> None:
+    def __init__(self, path: str, watches: tuple[Watch, ...], state_dir: str = "") -> None:
         self._path = path
-        self.reader = SnapshotReader(path, watches)
+        self.reader = SnapshotReader(path, watches, EarlierTexts(state_dir))
 
     async def values(self) -> AsyncIterator[Snapshot]:
         """Give the objects now, and again whenever one, or a complaint about one, differs.
@@ -86,11 +89,13 @@ def _is_manifest(name: str, is_directory: bool) -> bool:
 class SnapshotReader:
     """From the contents of the files, again and again, to the snapshot: only files that differ are parsed again.
 
-    What was read last stays, so that it can be told where an object stands.
+    What was read last stays, so that it can be told where an object stands. ``earlier`` is what a process before read.
     """
 
-    def __init__(self, path: str, watches: tuple[Watch, ...]) -> None:
+    def __init__(self, path: str, watches: tuple[Watch, ...], earlier: EarlierTexts | None = None) -> None:
         self._path = path
+        # A lab's files are checked before they are written.
+        self._earlier = EarlierTexts("") if earlier is None or is_lab(path) else earlier
         self._wanted = Wanted(watches)
         self._claims = Claims(self._wanted.kinds)
         self._contents: Mapping[str, tuple[FileContent, FileContent | None]] = {}
@@ -105,11 +110,13 @@ class SnapshotReader:
         fresh = dict(self._with_status(contents))
         changed = {path: pair for path, pair in fresh.items() if self._contents.get(path) != pair}
         gone = self._contents.keys() - fresh.keys()
-        self._contents = fresh
+        is_first, self._contents = not self._contents, fresh
         for path, (content, status) in changed.items():
             self._files[path] = self._file(path, content, status)
         for path in gone:
             del self._files[path]
+        if is_first or gone:
+            self._earlier.only(fresh.keys())
         self._claims.update({path: self._files[path].objects for path in changed} | {path: {} for path in gone})
         return self._made(tuple(self._problems()))
 
@@ -154,15 +161,17 @@ class SnapshotReader:
             yield path, (content, contents.get(beside) if self._lab and path.endswith(".json") else None)
 
     def _file(self, path: str, content: FileContent, status: FileContent | None) -> FileObjects:
-        before = self._files.get(path, FileObjects())
         if not isinstance(content, Present):
             why = content.why if isinstance(content, Unreadable) else "the link leads nowhere"
             problem = Problem(file_ref(path), "error", "Unreadable", "", f"cannot be read: {why}")
-            return FileObjects(before.objects, before.places, (problem,), parsed=False)
+            return self._as_before(path, (problem,))
         now = read_objects(path, content.data, self._wanted, _status_in(status))
         if not now.parsed:
-            return FileObjects(before.objects, before.places, now.problems, parsed=False)
+            return self._as_before(path, now.problems)
+        if now.objects and not now.broken:
+            self._earlier.keep(path, content.data)
         # An equal object stays the value that it was: whoever compares by identity sees no change.
+        before = self._before(path) if path in self._files or now.broken else FileObjects()
         known, objects = before.objects, now.objects
         if known:
             objects = {ref: known[ref] if known.get(ref) == obj else obj for ref, obj in objects.items()}
@@ -170,9 +179,23 @@ class SnapshotReader:
         places = {**{ref: before.places[ref] for ref in kept}, **now.places}
         return FileObjects({**objects, **kept}, places, now.problems, now.broken)
 
+    def _as_before(self, path: str, problems: tuple[Problem, ...]) -> FileObjects:
+        before = self._before(path)
+        return FileObjects(before.objects, before.places, problems, parsed=False)
+
+    def _before(self, path: str) -> FileObjects:
+        """Give what a file gave last, to this process or to one before it."""
+        if path in self._files:
+            return self._files[path]
+        text = self._earlier.of(path)
+        return FileObjects() if text is None else read_objects(path, text, self._wanted)
+
     def _problems(self) -> Iterator[Problem]:
         for path in sorted(self._files):
             yield from self._files[path].problems
+        if self._earlier.trouble:
+            message = f"what files say cannot be kept for the next start: {self._earlier.trouble}: correct --state-dir"
+            yield Problem(file_ref(self._path), "warning", "NotKept", "", message)
         for path, ref, winner in self._claims.conflicts():
             place = self._files[path].places[ref]
             field = field_path((place.document, *place.parts, "metadata", "name"))

@@ -125,8 +125,12 @@ def follow(
     environ: Mapping[str, str],
     report: Report,
     told: Told = uncounted,
+    *,
+    state_dir: str = "",
 ) -> Following:
     """Give the source of an origin; ``report`` is told of watches that fail, ``told`` of requests to an API.
+
+    ``state_dir`` is where is kept what files said last.
 
     Raises:
         SourceError: the options are of no use.
@@ -134,7 +138,7 @@ def follow(
     match found:
         case Manifests(path):
             # A folder is at hand: all that it holds is given, wanted or not.
-            manifests = ManifestSource(path, watches)
+            manifests = ManifestSource(path, watches, state_dir)
             return Following(manifests, _all_the_same, _all_the_same, manifests.reader)
         case Api():
             from podgate.kubeapi.connection import Connection  # noqa: PLC0415 - see the invariant

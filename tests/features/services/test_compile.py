@@ -10,7 +10,7 @@ from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.intent import FAMILIES, Intent
 from podgate.features.services.settings import Settings
 from podgate.joints import Inputs
-from podgate.model.frozen import ObjectRef
+from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.kinds.discovery import (
     ENDPOINT_SLICE,
     Conditions,
@@ -27,6 +27,7 @@ from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.kinds.services import SERVICE, Service, ServiceMeta, ServicePort, ServiceSpec
 from podgate.model.machine import Machine
+from podgate.model.problems import Problem
 from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.model.table import Table, changes
 
@@ -175,6 +176,21 @@ def test_while_a_kind_is_absent_the_intent_says_so_and_the_feature_is_not_ready(
     assert compiler()(Inputs()).states.unknown
     assert not compiler()(inputs).states.unknown
     assert compiler()(inputs).isolates
+
+
+def test_a_file_that_cannot_be_used_makes_the_feature_not_ready_and_an_object_does_not() -> None:
+    inputs = snapshot(many(3))
+    faults = [Problem(file_ref(name), "error", "Syntax", "", "not YAML") for name in ("web.yaml", "api.yaml")]
+    faults.append(Problem(ObjectRef("Service", "web", "shop"), "error", "Invalid", "spec", "expected a map"))
+    degraded = [
+        compiler()(Inputs(Snapshot(inputs.objects.kinds, tuple(some)))).degraded
+        for some in (faults, faults[:1], faults[2:])
+    ]
+    assert degraded == [
+        "api.yaml and 1 more cannot be used, so what was read there last counts: the log says why",
+        "web.yaml cannot be used, so what was read there last counts: the log says why",
+        "",
+    ]
 
 
 def test_a_node_whose_kernel_runs_without_ipv6_wants_nothing_there() -> None:

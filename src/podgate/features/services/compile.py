@@ -13,7 +13,7 @@ While Services or slices are Absent nobody knows what should be: what is in forc
 feature is not ready. The kernel is the memory of that, so it holds across a restart too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -129,7 +129,7 @@ class Compiler(Generic[StatesT]):
         return Compiled(
             states=self._states(intent),
             problems=self._problems(own, self._of_services(facts), self._of_slices(slices)),
-            degraded=unknown or no_pod_range(self._settings, node),
+            degraded=unknown or no_pod_range(self._settings, node) or unread(objects.faults),
             holds=bool(unknown),
             isolates=True,
             problem_of=Taken(name, intent.health_checks, tuple(part for part in (intent.ip, intent.ip6) if part)),
@@ -182,6 +182,13 @@ def unknown_of(objects: Snapshot) -> str:
             }[found.why]
             return f"{kind.plural} are not known ({found.why}), so what is in force stays as it is: {advice}"
     return ""
+
+
+def unread(faults: Iterable[Problem]) -> str:
+    """Say which file of the source cannot be used; empty when all can. An object's mistake is that object's alone."""
+    names = sorted({fault.ref.name for fault in faults if fault.ref.kind == "File" and fault.severity == "error"})
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{more} cannot be used, so what was read there last counts: the log says why" if names else ""
 
 
 def _is_listed(objects: Snapshot, kind: Kind[Any]) -> bool:
