@@ -139,6 +139,43 @@ def test_an_honest_report_that_changes_counts_and_a_hostile_change_does_not() ->
     assert watching.faults == {}
 
 
+def test_what_found_no_room_is_asked_for_again_when_a_watch_ends_and_others_have_made_room() -> None:
+    watching, decoder = in_pages(), Decoder(NODE_REPORT)
+    reports = [report(f"n{number}", many(number)) for number in range(40)]
+
+    def listed() -> list[bool]:
+        """Give what is held of a list; its end, as that of each watch, is followed by changes."""
+        for body in pages(reports):
+            watching.request(0)
+            watching.page(decoder.page(body))
+        assert watching.follows
+        return [ref(f"n{number}") in watching.objects for number in range(40)]
+
+    def gone(*nodes: int) -> None:
+        lines = [{"type": "DELETED", "object": msgspec.to_builtins(reports[number])} for number in nodes]
+        watching.batch(decoder.batch([json.dumps(each).encode() for each in lines]))
+
+    held = sum(listed())
+    assert 5 < held < 39
+    assert not watching.ended()
+    assert watching.follows, "there is no more room than before"
+    gone(0)
+    assert watching.follows, "a watch goes on to its end"
+    watching.ended()
+    assert watching.pages
+    del reports[0]
+    assert listed() == [0 < number <= held for number in range(40)], "one more in the place of the one that has gone"
+    watching.ended()
+    assert watching.follows, "the others have no room still"
+    gone(*range(29))
+    watching.ended()
+    del reports[:29]
+    assert sum(listed()) == 10
+    assert watching.faults == {}
+    watching.ended()
+    assert watching.follows
+
+
 @pytest.mark.parametrize("token", ["", "t"])
 def test_a_list_of_reports_is_never_asked_for_in_one_piece(token: str) -> None:
     watching = in_pages()

@@ -35,6 +35,14 @@ class Room:
         self._held: dict[ObjectRef, Any] = {}
         self._said: dict[Hashable, _Said] = {}
         self._weight = 0
+        self._missing: int | None = None
+
+    @property
+    def has_come_back(self) -> bool:
+        """Whether there would be room now for the lightest of what found none."""
+        if self._bounds is None or self._missing is None:
+            return False
+        return self._weight + self._missing <= self._bounds.size
 
     def taken(self, ref: ObjectRef, obj: Any) -> Any | None:
         """Hold an object in the place of the one before it, and give it; without room None, and that one is held on."""
@@ -45,9 +53,12 @@ class Room:
         held = self._hold(ref, obj)
         if self._weight <= self._bounds.size:
             return held
+        weight = self._weight
         self.lets_go(ref)
         if before is not None:
             self._hold(ref, before)
+        more = weight - self._weight
+        self._missing = more if self._missing is None else min(more, self._missing)
         return None
 
     def lets_go(self, ref: ObjectRef) -> None:

@@ -179,6 +179,9 @@ class Watching:
             return self.lost("the server ended the stream before all objects were in it")
         if not self._heard:
             self._failures += 1
+        if self._room.has_come_back:
+            # Nothing tells of what was left out but a list. Once for each watch: nobody makes us list without end.
+            self._list_again()
         return False
 
     def lost(self, why: str) -> bool:
