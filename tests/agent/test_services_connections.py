@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from podgate.features.services.intent import Protocol
 from podgate.lab.kinds import Object
 from podgate.linux.namespaces import inside_network
 from tests.support.agent import Agent, started
@@ -155,9 +156,14 @@ def test_flows_that_are_served_survive_changes_and_restarts(lab: ServiceLab, fol
                     assert one.ask() == endpoint
 
 
-def drawn(lab: ServiceLab, name: str, count: int = 12, address: str = ADDRESS, port: int = PORT) -> set[str]:
+KINDS: Final[tuple[Protocol, ...]] = ("tcp", "udp")
+
+
+def drawn(
+    lab: ServiceLab, name: str, count: int = 12, address: str = ADDRESS, port: int = PORT, *, protocol: Protocol = "tcp"
+) -> set[str]:
     """Give who answers connections of one client."""
-    probes = [Probe(place(name), address, "tcp", port) for _ in range(count)]
+    probes = [Probe(place(name), address, protocol, port) for _ in range(count)]
     seen = lab.ask(probes, 10.0)
     assert {one.verdict for one in seen} == {"answered"}
     return {one.endpoint for one in seen}
@@ -199,6 +205,34 @@ def test_a_client_stays_with_its_endpoint_until_that_leaves(lab: ServiceLab, fol
         assert agent.stop() == 0
     with proxy(lab, folder, tmp_path):
         assert {name: drawn(lab, name) for name in names} == second
+
+
+def dns(over_tcp: Sequence[str], over_udp: Sequence[str]) -> list[Object]:
+    """Give a Service of one port for both protocols, whose clients stay with their endpoint."""
+    protocols = {"TCP": over_tcp, "UDP": over_udp}
+    found = service(
+        "dns",
+        ADDRESS,
+        *({"name": each, "port": PORT, "protocol": each} for each in protocols),
+        sessionAffinity="ClientIP",
+    )
+    slices = [slice_of("dns", *endpoints, port=PORT, protocol=each) for each, endpoints in protocols.items()]
+    for each, name in zip(slices, protocols, strict=True):
+        each["metadata"]["name"] = f"dns-{name.lower()}"
+        each["ports"][0]["name"] = name
+    return [found, *slices]
+
+
+def test_a_client_leaves_an_endpoint_that_serves_only_the_other_protocol_of_its_port(
+    lab: ServiceLab, folder: Folder, tmp_path: Path
+) -> None:
+    first, second, *_ = ENDPOINTS
+    folder.write(dns([first], [first]))
+    with proxy(lab, folder, tmp_path):
+        assert {kind: drawn(lab, "pod", protocol=kind) for kind in KINDS} == dict.fromkeys(KINDS, at(first))
+        folder.write(dns([first], [second]))
+        poll(lambda: drawn(lab, "pod", 1, protocol="udp") == at(second))
+        assert {kind: drawn(lab, "pod", protocol=kind) for kind in KINDS} == {"tcp": at(first), "udp": at(second)}
 
 
 def test_a_client_is_forgotten_after_the_time_of_its_service(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:

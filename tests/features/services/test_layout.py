@@ -113,8 +113,8 @@ ELEMENTS: dict[str, tuple[ServicePort, dict[str, list[str]]]] = {
             "cluster-ips": ["10.96.0.1"],
             "service-ips": ["10.96.0.1 . tcp . 80 : 0x00040001"],
             "endpoints": ["10.96.0.1 . tcp . 80 . 0x00000000 : 10.1.0.1 . 8080"],
-            "sticky-ips": ["10.96.0.1 . tcp . 80 : 10.96.0.1 . 80 . 0x00002a30"],
-            "sticky-endpoints": ["0x00000000 . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
+            "sticky-ips": ["10.96.0.1 . tcp . 80 : 0x00002a30 . tcp . 10.96.0.1 . 80"],
+            "sticky-endpoints": ["tcp . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
         },
     ),
     "clients that stay, whatever they ask": (
@@ -135,12 +135,12 @@ ELEMENTS: dict[str, tuple[ServicePort, dict[str, list[str]]]] = {
                 "tcp . 30080 . 0x00010000 : 10.1.0.1 . 8080",
             ],
             "sticky-ips": [
-                "10.96.0.1 . tcp . 80 : 10.96.0.1 . 80 . 0x0000003c",
-                "192.0.2.1 . tcp . 80 : 10.96.0.1 . 80 . 0x0000003c",
+                "10.96.0.1 . tcp . 80 : 0x0000003c . tcp . 10.96.0.1 . 80",
+                "192.0.2.1 . tcp . 80 : 0x0000003c . tcp . 10.96.0.1 . 80",
             ],
-            "sticky-node-ports": ["tcp . 30080 : 10.96.0.1 . 80 . 0x0000003c"],
-            "sticky-endpoints": ["0x00000000 . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
-            "sticky-local-endpoints": ["0x00000000 . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
+            "sticky-node-ports": ["tcp . 30080 : 0x0000003c . tcp . 10.96.0.1 . 80"],
+            "sticky-endpoints": ["tcp . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
+            "sticky-local-endpoints": ["tcp . 10.96.0.1 . 80 . 10.1.0.1 . 8080"],
         },
     ),
 }

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from podgate.features.services.intent import Intent
+from podgate.features.services.intent import Intent, Protocol
 from podgate.features.services.to_nftables import Writer
 from podgate.model.machine import Family
 from podgate.model.packet import Locality, Packet
 from podgate.model.packet import Outcome as AnyOutcome
+from podgate.targets.nftables.elements import concatenation
+from podgate.targets.nftables.elements import port as port_field
 from podgate.targets.nftables.registers import Memory, Outcome, flow
 from podgate.targets.nftables.state import State
 from tests.features.services.flows import FAKE, FAMILIES, Flow, Scenario, in_world, read_scenarios
@@ -128,13 +130,20 @@ class Node:
         self._state = written(compiled(found, family)[0], family)
         self.memory: Memory = frozenset()
 
-    def led(self, sender: str, to: str, port: int) -> set[str]:
+    def led(self, sender: str, to: str, port: int, protocol: Protocol = "tcp") -> set[str]:
         """Give the endpoints, by name, that a connection may be led to; remember one of them."""
         world = FAKE[self._family]
-        packet = first_packet(Flow(world[sender], world[to], port, "tcp", "", (), False, ()), self._family)
+        packet = first_packet(Flow(world[sender], world[to], port, protocol, "", (), False, ()), self._family)
         outcomes = sorted(flow(self._state, *packet, memory=self.memory), key=lambda each: str(each.endpoint))
         self.memory = outcomes[0].memory
         return {name_of(str(each.endpoint[0]), self._family) for each in outcomes if each.endpoint}
+
+    def remember_all_at(self, endpoint: str) -> None:
+        """Make the endpoint of every client that is remembered another one, at port 8080."""
+        there = ip_address(FAKE[self._family][endpoint]).packed + concatenation(port_field(8080))
+        self.memory = frozenset(
+            (name, key, there if name == "sticky-clients" else data) for name, key, data in self.memory
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -171,18 +180,28 @@ def test_where_a_policy_keeps_a_client_from_its_endpoint_another_one_is_remember
     web = sticky("web", "cluster-ip-1", 80, endpoints, node_port=30080, externalTrafficPolicy="Local")
     node = Node(family, *web)
     assert node.led("outside", "cluster-ip-1", 80) == set(endpoints)
-    node.memory = frozenset(
-        (name, key, REMOTE[family]) if name == "sticky-clients" else (name, key, data)
-        for name, key, data in node.memory
-    )
+    node.remember_all_at("remote-1")
     assert node.led("outside", "cluster-ip-1", 80) == {"remote-1"}
     assert node.led("outside", "node", 30080) == {"local-1"}
     assert node.led("outside", "cluster-ip-1", 80) == {"local-1"}
     assert len(node.memory) == 1
 
 
-REMOTE = {family: ip_address(FAKE[family]["remote-1"]).packed + (8080).to_bytes(2) + bytes(2) for family in FAMILIES}
-"""The endpoint ``remote-1``, as packets remember it."""
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_client_does_not_stay_with_an_endpoint_that_serves_only_another_protocol_of_its_port(family: Family) -> None:
+    service, over_tcp = sticky("dns", "cluster-ip-1", 53, {"local-1": "this", "local-2": "this"})
+    _, over_udp = sticky("dns", "cluster-ip-1", 53, {"local-2": "this"})
+    service["spec"]["ports"] = [{"name": each, "port": 53, "protocol": each} for each in ("TCP", "UDP")]
+    over_tcp["ports"] = [{"name": "TCP", "port": 8080}]
+    over_udp["ports"] = [{"name": "UDP", "port": 8080, "protocol": "UDP"}]
+    over_udp["metadata"]["name"] = "dns-2"
+    node = Node(family, service, over_tcp, over_udp)
+    assert node.led("pod", "cluster-ip-1", 53) == {"local-1", "local-2"}
+    assert node.led("pod", "cluster-ip-1", 53, "udp") == {"local-2"}
+    node.remember_all_at("local-1")  # which served both
+    assert node.led("pod", "cluster-ip-1", 53, "udp") == {"local-2"}
+    assert node.led("pod", "cluster-ip-1", 53) == {"local-1"}
+    assert len(node.memory) == 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)

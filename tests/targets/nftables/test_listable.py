@@ -33,12 +33,14 @@ WIDTHS = {
     "slots": Width(4, 2),
     "counts": Width(1),
     "flagged": Width(2),
+    "flags": Width(2, 0, ("mark", "mark")),
     "clients": Width(1, 2),
     "six": Width(5),
-    "marked": Width(4, 2, ("mark", "ipv4_addr", "inet_proto", "inet_service")),
-    "numbered": Width(4, 2, ("inet_service", "ipv4_addr", "inet_proto", "inet_service")),
+    "marked": Width(5, 2, ("mark", "ipv4_addr", "inet_proto", "inet_service", "ipv4_addr")),
+    "numbered": Width(5, 2, ("inet_service", "ipv4_addr", "inet_proto", "inet_service", "ipv4_addr")),
 }
 KEY = (Payload("network", 16, 4, 0), Meta("l4proto", 1), Payload("transport", 2, 2, 2))
+CLIENT = Payload("network", 12, 4, 8)
 ONES, ZERO = b"\xff" * 4, bytes(4)
 
 PASSES: dict[str, Code] = {
@@ -55,11 +57,11 @@ PASSES: dict[str, Code] = {
     "a value that was masked": (Meta("mark", 0), Bitwise(0, ONES, ZERO, 0), Dispatch("counts", 0)),
     "what connection tracking knows": (Ct("original ip6 daddr", 0), Ct("original proto-dst", 4), Lookup("six", 0)),
     "a long constant in front of what was looked up, in the key of a client": (
-        *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), Immediate(bytes(8), 8)),
-        Remember("numbered", "update", 4, 60, 8),
+        *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), CLIENT, Immediate(bytes(8), 9)),
+        Remember("numbered", "update", 4, 60, 9),
     ),
     "the same in the key of a set that is only looked into": (
-        *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), Lookup("marked", 4)),
+        *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), CLIENT, Lookup("marked", 4)),
     ),
 }
 
@@ -72,10 +74,14 @@ def test_what_nft_lists_passes(code: Code) -> None:
 REFUSED: dict[str, tuple[Code, str]] = {
     "a long constant that it would show as a mark": (
         (
-            *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), Immediate(bytes(8), 8)),
-            Remember("marked", "update", 4, 60, 8),
+            *(*KEY, Immediate(bytes(16), 4), Lookup("services", 0, 5), CLIENT, Immediate(bytes(8), 9)),
+            Remember("marked", "update", 4, 60, 9),
         ),
         "it would show 16 bytes of a key as a mark; declare the key's part as inet_service",
+    ),
+    "a constant that is all of the key of an element": (
+        (Immediate(bytes(8), 4), Remember("flags", "add", 4)),
+        "it would take one value for a key of several parts; load it in two or more pieces",
     ),
     "the data of a map as a key": (
         (*KEY, Lookup("services", 0, 3), Dispatch("counts", 3)),

@@ -9,8 +9,8 @@ The way of a new connection: ``service-ips`` (or ``node-ports``) gives a bucket:
 ``buckets`` gives the chain for that number, which draws a slot and finds it in ``endpoints`` (or
 ``node-port-endpoints``). With an external policy Local, ``outside-ips`` and ``outside-node-ports`` give other buckets
 to traffic from outside. Where clients stick to endpoints, what was drawn is remembered when the packet leaves, by what
-connection tracking knows of it: in ``sticky-clients``, which packets write. Its key is the Service's cluster IP and
-port, whatever address or node port was asked for: ``sticky-ips`` and ``sticky-node-ports`` tell them.
+connection tracking knows of it: in ``sticky-clients``, which packets write. Its key is the protocol and the Service's
+cluster IP and port, whatever address or node port was asked for: ``sticky-ips`` and ``sticky-node-ports`` tell them.
 """
 
 import struct
@@ -105,24 +105,25 @@ def declarations(family: Family) -> tuple[Set, ...]:
     port = ("inet_proto", "inet_service")
     endpoint = (address, "inet_service")
     clients = ("dynamic", "timeout")
-    sticky = "cluster IP . port . sticky seconds"
-    stays = "an endpoint that clients may stay with"
+    known_as = ("inet_proto", *endpoint)
+    sticky = "sticky seconds . protocol . cluster IP . port"
+    stays = "protocol . cluster IP . port . an endpoint that clients may stay with"
     return (
         Set(ENDPOINTS, (*service, "mark"), data=endpoint, comment="address . protocol . port . slot : endpoint"),
         Set(NODE_PORT_ENDPOINTS, (*port, "mark"), data=endpoint, comment="protocol . node port . slot : endpoint"),
-        Set(STICKY_IPS, service, data=(*endpoint, "mark"), comment=f"address . protocol . port : {sticky}"),
-        Set(STICKY_NODE_PORTS, port, data=(*endpoint, "mark"), comment=f"protocol . node port : {sticky}"),
+        Set(STICKY_IPS, service, data=("mark", *known_as), comment=f"address . protocol . port : {sticky}"),
+        Set(STICKY_NODE_PORTS, port, data=("mark", *known_as), comment=f"protocol . node port : {sticky}"),
         Set(
             STICKY_CLIENTS,
-            ("inet_service", *endpoint, "inet_proto", address),
+            (*known_as, address),
             clients,
             endpoint,
             size=_MOST_CLIENTS,
-            comment="0 . cluster IP . port . protocol . client : endpoint",
+            comment="protocol . cluster IP . port . client : endpoint",
         ),
-        Set(STICKY_ENDPOINTS, ("mark", *endpoint, *endpoint), comment=f"0 . cluster IP . port . {stays}"),
-        Set(STICKY_LOCAL_ENDPOINTS, ("mark", *endpoint, *endpoint), comment="the same, on this node"),
-        Set(REMEMBER, ("mark",), data=("verdict",), comment="sticky seconds : chain"),
+        Set(STICKY_ENDPOINTS, (*known_as, *endpoint), comment=stays),
+        Set(STICKY_LOCAL_ENDPOINTS, (*known_as, *endpoint), comment="the same, on this node"),
+        Set(REMEMBER, ("mark", "mark"), data=("verdict",), comment="0 . sticky seconds : chain"),
         Set(OWN_ENDPOINTS, (address, address), comment="endpoints that may reach themselves"),
         Set(CLUSTER_IPS, (address,), comment="cluster IPs, whatever their ports"),
         Set(SERVICE_RANGES, (address,), ("interval",), comment="where cluster IPs come from"),
@@ -261,12 +262,12 @@ def _endpoints(way: _Way, port: ServicePort, used: Collection[bool]) -> Iterator
         for slot, endpoint in enumerate(endpoints[:MOST_ENDPOINTS], first):
             yield maps.endpoints, way.key + host_words(slot), endpoint + b"\0\0"
     if port.sticky and used:
-        yield maps.sticky, way.key, _id(port) + host_words(port.sticky)
+        yield maps.sticky, way.key, host_words(port.sticky) + _id(port)
 
 
 def _id(port: ServicePort) -> bytes:
-    """Give what a port is known by, beside its protocol, whatever address it was asked for at."""
-    return port.cluster_ip + _PORT.pack(port.port)
+    """Give what a port is known by, whatever address it was asked for at."""
+    return PROTOCOLS[port.protocol] + port.cluster_ip + _PORT.pack(port.port)
 
 
 def _stays(port: ServicePort, used: Collection[bool]) -> Iterator[Item]:
@@ -274,7 +275,7 @@ def _stays(port: ServicePort, used: Collection[bool]) -> Iterator[Item]:
     for local in used:
         endpoints, members = (port.local, STICKY_LOCAL_ENDPOINTS) if local else (port.cluster, STICKY_ENDPOINTS)
         for endpoint in endpoints[:MOST_ENDPOINTS]:
-            yield members, host_words(0) + _id(port) + endpoint + b"\0\0", MEMBER
+            yield members, _id(port) + endpoint + b"\0\0", MEMBER
 
 
 def _guard(port: ServicePort) -> Iterator[Item]:

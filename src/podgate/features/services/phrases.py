@@ -5,8 +5,9 @@ Here: registers and how keys are put into them, matches, lookups, verdicts. Not 
 Invariant: words and code of a phrase say the same; a rule is the phrases of one line, and loads all that it reads.
 
 nft cannot show a key of which a part was looked up itself (1.0.6 gives up on the whole table, with an assertion). It
-knows a register by the expression that loaded its first word. So a constant is loaded over such a part and the word
-before it, and what is looked up is put behind that word: nft shows the constant, and the comment says what is meant.
+knows a register by the expression that loaded its first word. So constants are loaded over such a part, and what is
+looked up begins behind the first word of one, or before the key: nft shows the constants, and the comment says what is
+meant.
 """
 
 from typing import Final
@@ -41,6 +42,7 @@ from podgate.targets.nftables.code import (
 from podgate.targets.nftables.elements import host_words
 from podgate.targets.nftables.state import Rule
 
+_CLIENT: Final = 1
 _KEY: Final = 6
 _ASKED: Final = 10
 _DATA: Final = 11
@@ -138,6 +140,7 @@ class Speaker:
         self._ip: str = family
         self._bytes = 4 if family == "ip" else 16
         self._words = self._bytes // 4
+        self._staying = _CLIENT + self._words + 2  # behind protocol, cluster IP and port: a client, or its endpoint
         self._source_at, self._destination_at = (12, 16) if family == "ip" else (8, 24)
 
     def _source(self, to: int) -> Payload:
@@ -256,36 +259,31 @@ class Speaker:
         return Phrase(f"dnat {self._ip} to {drawn}", (*draw, Translate(self._family, 0, self._words)))
 
     def _client(self, asked: tuple[str, Code], *, node_port: bool) -> tuple[str, Code]:
-        """Load what a client is remembered by: a constant, the Service's cluster IP and port, protocol, sender.
+        """Load at _CLIENT what a client is remembered by: protocol, the Service's cluster IP and port, sender.
 
         ``asked`` says and loads at _ASKED what the client asked for: an address with protocol and port, or a node port.
         """
         asked_words, key = asked
         name = layout.STICKY_NODE_PORTS if node_port else layout.STICKY_IPS
-        count, protocol = 2 * self._words + 3, self._words + 2
-        # Over what is looked up, and in front of it, lie constants: see above.
-        covered = (Immediate(bytes(4 * min(4, count - first)), first) for first in range(0, count, 4))
-        code: Code = (
-            *covered,
-            *key,
-            Lookup(name, _ASKED, to=1),
-            Meta("l4proto", protocol),
-            self._source(protocol + 1),
-        )
-        return f"0 . {asked_words} map @{name} . meta l4proto . {self._ip} saddr", code
+        # Constants lie over what is looked up: see above. None is all of the key, and none begins where the client is.
+        end, most = self._staying + self._words, min(4, self._words + 1)
+        covered = (Immediate(bytes(4 * min(most, end - first)), first) for first in range(_CLIENT, end, most))
+        code: Code = (*covered, *key, Lookup(name, _ASKED, to=_CLIENT - 1), self._source(self._staying))
+        return f"{asked_words} map @{name} . {self._ip} saddr", code
 
     def stay(self, bucket: Bucket, *, node_port: bool) -> Phrase:
         """Send the connection where its client's last one went, if that still is an endpoint."""
         clients = layout.STICKY_CLIENTS
         members = layout.STICKY_LOCAL_ENDPOINTS if bucket.local else layout.STICKY_ENDPOINTS
         client_words, client = self._client(self._way(_ASKED, node_port=node_port), node_port=node_port)
-        # The endpoint comes behind the Service's port, in the place of protocol and sender: the key of its set.
-        endpoint = self._words + 2
+        # The endpoint comes behind the Service's port, in the place of the sender: the key of its set.
+        endpoint, port = self._staying, self._staying + self._words
         code = (
             *client,
-            Lookup(clients, 0, to=endpoint),
-            Lookup(members, 0),
-            Translate(self._family, endpoint, endpoint + self._words),
+            Immediate(_ZERO, port),
+            Lookup(clients, _CLIENT, to=endpoint),
+            Lookup(members, _CLIENT),
+            Translate(self._family, endpoint, port),
         )
         return Phrase(f"dnat {self._ip} to {client_words} map @{clients} if @{members}", code)
 
@@ -297,7 +295,7 @@ class Speaker:
         """Forget where a client was sent: that is no endpoint any more."""
         client_words, client = self._client(self._way(_ASKED, node_port=node_port), node_port=node_port)
         # A map's element has data; those of one that goes do not matter.
-        code = (*client, *self._address_and_port(_DATA), Remember(layout.STICKY_CLIENTS, "delete", 0, 0, _DATA))
+        code = (*client, *self._address_and_port(_DATA), Remember(layout.STICKY_CLIENTS, "delete", _CLIENT, 0, _DATA))
         return Phrase(f"delete @{layout.STICKY_CLIENTS} {{ {client_words} }}", code)
 
     def _asked_for(self, at: int, *, node_port: bool) -> tuple[str, Code]:
@@ -318,14 +316,8 @@ class Speaker:
         """Go where is remembered what was drawn, if clients stay with it."""
         name = layout.STICKY_NODE_PORTS if node_port else layout.STICKY_IPS
         words, key = self._asked_for(_ASKED, node_port=node_port)
-        seconds = self._words + 2
-        code = (
-            Immediate(_ZERO, seconds),
-            *key,
-            Lookup(name, _ASKED, to=1),
-            Dispatch(layout.REMEMBER, seconds),
-        )
-        return Phrase(f"{words} map @{name} vmap @{layout.REMEMBER}", code)
+        code = (Immediate(host_words(0, 0), 0), *key, Lookup(name, _ASKED, to=1), Dispatch(layout.REMEMBER, 0))
+        return Phrase(f"0 . {words} map @{name} vmap @{layout.REMEMBER}", code)
 
     def remember(self, seconds: int, *, node_port: bool) -> Phrase:
         """Remember for the client where its connection goes now."""
@@ -333,7 +325,7 @@ class Speaker:
         code = (
             *client,
             *self._address_and_port(_DATA),
-            Remember(layout.STICKY_CLIENTS, "update", 0, seconds, _DATA),
+            Remember(layout.STICKY_CLIENTS, "update", _CLIENT, seconds, _DATA),
         )
         element = f"{client_words} timeout {seconds}s : {self._ip} daddr . th dport"
         return Phrase(f"update @{layout.STICKY_CLIENTS} {{ {element} }}", code)

@@ -155,7 +155,7 @@ def _bucket_elements(buckets: Iterable[Bucket]) -> Iterator[tuple[Element, Data]
 
 def _remember_elements(seconds: Iterable[int]) -> Iterator[tuple[Element, Data]]:
     for each in seconds:
-        yield host_words(each), f"goto {layout.remembering_chain(each)}"
+        yield host_words(0, each), f"goto {layout.remembering_chain(each)}"
 
 
 def _node_elements(node: NodeWide) -> _Elements:

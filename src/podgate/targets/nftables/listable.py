@@ -10,10 +10,11 @@ constant that is loaded before: one so long that it lies in the place of the dat
 key), or one for each register but the first in which the data will be.
 
 In the key of a statement that changes an element nft gives the n-th value that it finds the n-th type of the set, and
-aborts over a mark of more than 8 bytes (``expr->len / BITS_PER_BYTE <= sizeof(val)``, 1.0.6).
+aborts over a mark of more than 8 bytes (``expr->len / BITS_PER_BYTE <= sizeof(val)``, 1.0.6). A constant that is all of
+such a key gets the type of the key (netlink_parse_dynset, later than 1.0.6): of a concatenation, which has no text.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from podgate.targets.nftables.code import (
@@ -71,7 +72,7 @@ def check_listable(code: Code, widths: Mapping[str, Width]) -> None:
         for first, count in _keys(each, widths):
             found = _check_key(seen, first, count)
             if isinstance(each, Remember) and first == each.source:
-                _check_marks(found, widths[each.name].types)
+                _check_parts(found, widths[each.name].types)
         if isinstance(each, Bitwise):
             if each.source not in seen:
                 raise ValueError(f"nft could not list it: it would find nothing in register {each.source}")
@@ -100,7 +101,11 @@ def _check_key(seen: Mapping[Register, int], first: Register, count: int) -> lis
     return found
 
 
-def _check_marks(found: Iterable[int], types: Iterable[str]) -> None:
+def _check_parts(found: Sequence[int], types: Sequence[str]) -> None:
+    if len(found) < len(types) and len(found) == 1:
+        raise ValueError(
+            "nft could not list it: it would take one value for a key of several parts; load it in two or more pieces"
+        )
     for words, kind in zip(found, types, strict=False):
         if kind == "mark" and words > _LONGEST_MARK:
             raise ValueError(
