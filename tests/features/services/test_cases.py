@@ -141,7 +141,8 @@ def answered(question: str, compiled: Compiled[Intent], inputs: Inputs) -> str:
     node = inputs.objects.objects(NODE).get(ObjectRef("Node", "node-1"))
     here = here_of("node-1", node, inputs.machine)
     try:
-        return "; ".join(map(answer_line, Asker(compiled.states, inputs, here, who or None).answers(text)))
+        asker = Asker(compiled.states, inputs, here, who or None, compiled.problems)
+        return "; ".join(map(answer_line, asker.answers(text)))
     except QuestionError as error:
         return f"not understood: {error}"
 

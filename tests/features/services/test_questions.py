@@ -5,6 +5,7 @@ import pytest
 from podgate.features.services.compile import Compiler
 from podgate.features.services.questions import destinations_of
 from podgate.features.services.settings import Settings
+from podgate.model.table import Table
 from tests.support.service_inputs import inputs_of
 
 SERVICE = {
@@ -37,4 +38,4 @@ def test_a_destination_is_read(text: str, read: list[str]) -> None:
     settings = Settings(node_name="node-1")
     inputs = inputs_of([SERVICE], settings)
     intent = Compiler(settings, lambda found: found)(inputs).states
-    assert list(map(str, destinations_of(text, intent, inputs, frozenset({NODE})))) == read
+    assert list(map(str, destinations_of(text, intent, inputs, frozenset({NODE}), Table()))) == read

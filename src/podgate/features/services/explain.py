@@ -6,7 +6,7 @@ Invariant: a Pod that is named must be there; an answer is about the node that w
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -23,6 +23,10 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD, Pod, pod_named, pod_names
+from podgate.model.problems import Problems
+from podgate.model.table import Table
+
+_NO_PROBLEMS: Final[Problems] = Table()
 
 
 class Answer(Frozen, frozen=True):
@@ -44,13 +48,17 @@ class Asker:
         inputs: what it was made of.
         here: this node.
         who: who sends, as for ``explain``.
+        problems: what is wrong with objects, which may be why a Service has no port.
     """
 
-    def __init__(self, intent: Intent, inputs: Inputs, here: Here, who: str | None) -> None:
+    def __init__(
+        self, intent: Intent, inputs: Inputs, here: Here, who: str | None, problems: Problems = _NO_PROBLEMS
+    ) -> None:
         self._intent = intent
         self._inputs = inputs
         self._here = here
         self._who = who
+        self._problems = problems
 
     def answers(self, text: str) -> list[Answer]:
         """Answer about a destination as a user calls it; of several, those that the sender's family can reach.
@@ -61,7 +69,7 @@ class Asker:
         own = own_addresses(self._inputs, self._here)
         found: list[Answer] = []
         unreached: WrongFamilyError | None = None
-        for destination in destinations_of(text, self._intent, self._inputs, own):
+        for destination in destinations_of(text, self._intent, self._inputs, own, self._problems):
             try:
                 found.append(explain(self._intent, self._inputs, self._here, destination, self._who))
             except WrongFamilyError as error:

@@ -216,7 +216,7 @@ class Services(Feature[Settings, States]):
         inputs, settings = look.inputs, compiled.states.settings
         name = settings.node_name or inputs.machine.node_name
         here = here_of(name, inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, name)), inputs.machine)
-        asker = Asker(compiled.states.intent, inputs, here, asked.sender)
+        asker = Asker(compiled.states.intent, inputs, here, asked.sender, compiled.problems)
         answers: list[Answer] = []
         errors: dict[str, str] = {}
         for text in asked.destination:

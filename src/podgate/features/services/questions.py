@@ -15,6 +15,7 @@ from podgate.joints import Inputs, QuestionError
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.services import SERVICE
 from podgate.model.options import did_you_mean
+from podgate.model.problems import Problems
 
 FORMS: Final = "ADDRESS[:PORT[/PROTOCOL]] or [NS/]SERVICE[:PORT[/PROTOCOL]], as 10.96.0.10:53/udp or kube-system/dns"
 
@@ -40,7 +41,9 @@ class Destination(NamedTuple):
         return f"{with_port(self.address, self.port)}/{self.protocol}"
 
 
-def destinations_of(text: str, intent: Intent, inputs: Inputs, own: frozenset[bytes]) -> tuple[Destination, ...]:
+def destinations_of(
+    text: str, intent: Intent, inputs: Inputs, own: frozenset[bytes], problems: Problems
+) -> tuple[Destination, ...]:
     """Read a destination; without a port it is all that Services have there.
 
     Args:
@@ -48,6 +51,7 @@ def destinations_of(text: str, intent: Intent, inputs: Inputs, own: frozenset[by
         intent: the Services' ports.
         inputs: the Services.
         own: this node's addresses, whose ports are node ports.
+        problems: what is wrong with Services.
 
     Raises:
         QuestionError: it is none of these, or there is no such Service, or port of it.
@@ -56,7 +60,7 @@ def destinations_of(text: str, intent: Intent, inputs: Inputs, own: frozenset[by
     if found is None:
         raise _none(text)
     if found["name"]:
-        ports = _named(text, found, intent, inputs)
+        ports = _named(text, found, intent, inputs, problems)
         return tuple(dict.fromkeys(Destination(port.cluster_ip, port.port, port.protocol) for port in ports))
     address = packed(found["v6"] or found["v4"])
     if address is None or bool(found["v6"]) != (len(address) == 16):
@@ -96,7 +100,7 @@ def _all(address: bytes, intent: Intent, own: frozenset[bytes]) -> Iterator[Dest
             yield Destination(address, port.node_port, port.protocol)
 
 
-def _named(text: str, found: re.Match[str], intent: Intent, inputs: Inputs) -> list[ServicePort]:
+def _named(text: str, found: re.Match[str], intent: Intent, inputs: Inputs, problems: Problems) -> list[ServicePort]:
     """Give the ports that a Service's name means, in each family."""
     ref = ObjectRef(SERVICE.kind, found["name"], found["namespace"] or "default")
     services = inputs.objects.objects(SERVICE)
@@ -106,6 +110,9 @@ def _named(text: str, found: re.Match[str], intent: Intent, inputs: Inputs) -> l
         meant = f" (there is {', '.join(elsewhere)})" if elsewhere else did_you_mean(ref.name, beside)
         raise QuestionError(f'"{text}": there is no Service {ref.namespace}/{ref.name}{meant}: write {FORMS}')
     ports = [port for family in FAMILIES if (part := intent.of(family)) for port in part.ports.get(ref, ())]
+    wrong = "; ".join(problem.message for problem in problems.get(ref, ()) if problem.severity == "error")
+    if not ports and wrong:
+        raise QuestionError(f'"{text}": nothing is done for {ref}: {wrong}')
     if not ports:
         raise QuestionError(f'"{text}": {ref} has no cluster IP with a port, so nothing is done for it')
     if not found["port"]:
@@ -117,6 +124,7 @@ def _named(text: str, found: re.Match[str], intent: Intent, inputs: Inputs) -> l
         if found["port"] in {str(port.port), port.name.rpartition(":")[2]} and protocol in {None, port.protocol}
     ]
     if not meant_ports:
+        more = wrong and f"; {wrong}"
         offered = sorted({f"{port.name.rpartition(':')[2]} ({port.port}/{port.protocol})" for port in ports})
-        raise QuestionError(f'"{text}": {ref} has no such port: write one of {", ".join(offered)}')
+        raise QuestionError(f'"{text}": {ref} has no such port: write one of {", ".join(offered)}{more}')
     return meant_ports
