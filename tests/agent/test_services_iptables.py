@@ -27,6 +27,7 @@ from tests.support.agent import podgate
 from tests.support.poll import poll
 from tests.support.service_flows import NOWHERE, THIS, WORLDS, Markers, differences, flow_lab, place
 from tests.support.service_lab import Probe, Seen, ServiceLab
+from tests.support.slices import endpoint_slice
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
@@ -82,14 +83,9 @@ def service(name: str, cluster_ip: str, *servers: str, **spec: Any) -> list[dict
             "metadata": metadata,
             "spec": {"clusterIP": cluster_ip, "ports": [{"port": 80, **spec.pop("port", {})}], **spec},
         },
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {**metadata, "labels": {"kubernetes.io/service-name": name}},
-            "addressType": "IPv4",
-            "ports": [{"name": "", "port": 8080}],
-            "endpoints": [{"addresses": [WORLD[server]], "nodeName": "node-1"} for server in servers],
-        },
+        endpoint_slice(
+            name, "IPv4", [(WORLD[server], "node-1") for server in servers], ("", 8080, "TCP"), metadata=metadata
+        ),
     ]
 
 

@@ -22,6 +22,7 @@ from tests.features.services.flows import FAMILIES, Flow, Scenario, for_iptables
 from tests.support.service_flows import THIS, WORLDS, differences, flow_lab
 from tests.support.service_lab import ServiceLab
 from tests.support.services_agent import PROXY_NAME
+from tests.support.slices import endpoint_slice
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
@@ -40,29 +41,13 @@ def service(*ports: Mapping[str, Any], name: str = "web", ip: str = "cluster-ip-
 
 def endpoints(*places: str, name: str = "web", part: int = 1, **more: Any) -> Object:
     """Give a slice: ``ports`` are names and numbers, and ``conditions`` those of all endpoints."""
-    ports = more.get("ports", {"http": 8080})
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": f"{name}-{part}",
-            "namespace": "shop",
-            "labels": {**more.get("labels", {}), "kubernetes.io/service-name": name},
-        },
-        "addressType": "${address-type}",
-        "ports": [
-            {"name": each, "port": number, "protocol": "UDP" if each == "udp" else "TCP"}
-            for each, number in ports.items()
-        ],
-        "endpoints": [
-            {
-                "addresses": [f"${{{place}}}"],
-                "nodeName": "${this}" if place in HERE else "${other}",
-                "conditions": more.get("conditions", {}),
-            }
-            for place in places
-        ],
-    }
+    ports = [
+        (each, number, "UDP" if each == "udp" else "TCP") for each, number in more.pop("ports", {"http": 8080}).items()
+    ]
+    ends = [(f"${{{place}}}", "${this}" if place in HERE else "${other}") for place in places]
+    return endpoint_slice(
+        name, "${address-type}", ends, *ports, metadata={"name": f"{name}-{part}", "namespace": "shop"}, **more
+    )
 
 
 NAME: Final = {"type": "ExternalName", "externalName": "www.example"}

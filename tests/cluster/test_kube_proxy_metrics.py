@@ -18,6 +18,7 @@ from tests.support.cluster import ControlPlane
 from tests.support.kube_proxy import HEALTH, configuration, kube_proxy, podgate, real, relay
 from tests.support.netns import NetNamespace, netns
 from tests.support.poll import poll
+from tests.support.slices import endpoint_slice
 
 pytestmark = [pytest.mark.slow, pytest.mark.kernel]
 
@@ -80,20 +81,10 @@ def page_of(node: NetNamespace, port: int, path: str) -> str:
 
 def slice_of(name: str, address_type: str, address: str) -> Object:
     """Give a slice of the Service ``watched``, which says that it has changed just now."""
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": name,
-            "labels": {"kubernetes.io/service-name": "watched"},
-            "annotations": {
-                "endpoints.kubernetes.io/last-change-trigger-time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            },
-        },
-        "addressType": address_type,
-        "endpoints": [{"addresses": [address], "nodeName": NODE}],
-        "ports": [{"name": "dns", "port": 53, "protocol": "UDP"}],
-    }
+    now = {"endpoints.kubernetes.io/last-change-trigger-time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    return endpoint_slice(
+        "watched", address_type, [(address, NODE)], ("dns", 53, "UDP"), metadata={"name": name, "annotations": now}
+    )
 
 
 WATCHED: Final[Object] = {

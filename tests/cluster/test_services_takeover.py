@@ -38,6 +38,7 @@ from tests.support.poll import poll
 from tests.support.service_flows import NODES, THIS, WORLDS, flow_lab, node_objects, place
 from tests.support.service_lab import Probe, ServiceLab
 from tests.support.services_agent import counted, service
+from tests.support.slices import endpoint_slice
 
 pytestmark = [pytest.mark.slow, pytest.mark.kernel]
 
@@ -80,18 +81,6 @@ def lab(plane: ControlPlane) -> Iterator[ServiceLab]:
         yield made
 
 
-def _slice(number: int, address_type: str, *ends: str) -> Object:
-    """Give the slice of one family: an endpoint on this node and one elsewhere."""
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {"name": f"web-{number}", "labels": {"kubernetes.io/service-name": "web"}},
-        "addressType": address_type,
-        "endpoints": [{"addresses": [end], "nodeName": node} for end, node in zip(ends, NODES, strict=True)],
-        "ports": [{"name": name, "port": port, "protocol": protocol} for name, port, protocol in _PORTS],
-    }
-
-
 _PORTS: Final = (("web", PORT, "TCP"), ("dns", PORT, "UDP"), ("lasting", LASTING, "TCP"))
 
 
@@ -107,7 +96,10 @@ def objects(plane: ControlPlane) -> Iterator[None]:
     made = [("/api/v1/nodes", node) for node in node_objects("")]
     made.append(("/api/v1/namespaces/default/services", service("web", ADDRESSES[0], *ports, type="NodePort", **both)))
     for number, world in enumerate(WORLDS.values()):
-        made.append((slices, _slice(number, world["address-type"], world["local-1"], world["remote-1"])))
+        ends = zip((world["local-1"], world["remote-1"]), NODES, strict=True)
+        made.append(
+            (slices, endpoint_slice("web", world["address-type"], ends, *_PORTS, metadata={"name": f"web-{number}"}))
+        )
     for path, obj in made:
         code, answer = plane.request("POST", path, obj)
         assert code == 201, answer

@@ -26,6 +26,7 @@ from podgate.model.machine import Family, IPAddress
 from tests.features.services.flows import FAKE, FAMILIES, Flow, Scenario, World, in_world
 from tests.support.poll import poll
 from tests.support.service_lab import Probe, Seen, ServiceLab, endpoint, service_lab
+from tests.support.slices import endpoint_slice
 
 _INTERFACES: Final = {"pod-interface": device_name("veth", pod_namespace("default", "pod")), "pod-interfaces": "veth"}
 WORLDS: Final[Mapping[Family, World]] = {
@@ -206,14 +207,9 @@ class Markers:
             "metadata": metadata,
             "spec": {"clusterIP": self._address(family), "ports": [{"port": 8080}]},
         }
-        yield {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {**metadata, "labels": {**labels, "kubernetes.io/service-name": name}},
-            "addressType": world["address-type"],
-            "endpoints": [{"addresses": [world["local-1"]], "nodeName": world["this"]}],
-            "ports": [{"name": "", "port": 8080}],
-        }
+        ends = [(world["local-1"], world["this"])]
+        where = {"name": name, "namespace": "marker"}
+        yield endpoint_slice(name, world["address-type"], ends, ("", 8080, "TCP"), metadata=where, labels=labels)
 
     def _address(self, family: Family) -> str:
         return f"{WORLDS[family]['marker']}{self._number}"

@@ -16,6 +16,7 @@ from podgate.linux.netlink import NETLINK_NETFILTER, Connection
 from podgate.linux.nftables import generation
 from tests.support.agent import Agent, nft, started
 from tests.support.netns import NetNamespace
+from tests.support.slices import endpoint_slice
 
 TABLE: Final = "podgate-services"
 PROXY_NAME: Final = "service.kubernetes.io/service-proxy-name"
@@ -39,18 +40,10 @@ def slice_of(
     name: str, *addresses: str, port: int = 80, protocol: str = "TCP", labels: Mapping[str, str] | None = None
 ) -> Object:
     """Give the slice of a Service with one port; each endpoint is ready, and on node-1."""
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": f"{name}-1",
-            "namespace": "default",
-            "labels": {**(labels or {}), "kubernetes.io/service-name": name},
-        },
-        "addressType": "IPv6" if any(":" in each for each in addresses) else "IPv4",
-        "endpoints": [{"addresses": [each], "nodeName": "node-1"} for each in addresses],
-        "ports": [{"name": "", "port": port, "protocol": protocol}],
-    }
+    address_type = "IPv6" if any(":" in each for each in addresses) else "IPv4"
+    return endpoint_slice(
+        name, address_type, [(each, "node-1") for each in addresses], ("", port, protocol), labels=labels
+    )
 
 
 class Folder:
