@@ -15,7 +15,7 @@ from podgate.model.machine import Machine
 from podgate.model.problems import Problem, Problems
 from podgate.model.snapshot import Snapshot, Watch
 from podgate.observe.answers import Page
-from podgate.observe.metrics import Reading
+from podgate.observe.metrics import Measured, Reading
 
 Key = Hashable
 """Names one part of a state towards a target: a set element, a table, an Envoy resource. Its text is for messages."""
@@ -226,16 +226,6 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
 SettingsT = TypeVar("SettingsT")
 
 
-class Sample(Frozen, frozen=True):
-    """One line of a metrics page. ``name`` without labels; ``kind`` is ``counter`` or ``gauge``."""
-
-    name: str
-    value: float
-    labels: tuple[tuple[str, str], ...] = ()
-    kind: str = "gauge"
-    help: str = ""
-
-
 class Answered(Frozen, frozen=True):
     """The answer of a verb that only looks: lines for people, values for programs, an exit code, and what has none."""
 
@@ -286,7 +276,7 @@ class Agent(Protocol[SettingsT, StatesT]):
         """Give the steps, which hold the targets; nothing is opened before it is used."""
         ...
 
-    def samples(self, states: StatesT) -> tuple[Sample, ...]:
+    def samples(self, states: StatesT) -> tuple[Measured, ...]:
         """Give the feature's own metrics."""
         ...
 
@@ -348,8 +338,8 @@ class Look(Protocol):
 
     inputs: Inputs
 
-    def where(self, ref: ObjectRef, field: str) -> str:
-        """Give the place of a field: ``PATH:LINE`` or ``Kind/NS/NAME:field``."""
+    def where(self, problem: Problem) -> str:
+        """Give the place of what is wrong: ``PATH:LINE``, or ``Kind/NS/NAME:field`` of what is in no file."""
 
     def line(self, ref: ObjectRef, field: str) -> int | None:
         """Give the line of a field in a file."""

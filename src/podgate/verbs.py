@@ -134,9 +134,11 @@ class Looking:
         self._locator = Locator(reader)
         self.inputs = Inputs(snapshot, files, machine_of(load_machine(node_name), snapshot))
 
-    def where(self, ref: ObjectRef, field: str) -> str:
-        """Give the place of a field."""
-        return self._locator.where(ref, field, self.inputs.files)
+    def where(self, problem: Problem) -> str:
+        """Give the place of what is wrong, the one that ``describe`` begins with."""
+        place = self.describe(problem).partition(f": {problem.severity}: ")[0]
+        is_named = place == str(problem.ref)
+        return self._locator.where(problem.ref, problem.field, self.inputs.files) if is_named else place
 
     def line(self, ref: ObjectRef, field: str) -> int | None:
         """Give the line of a field in a file."""

@@ -12,8 +12,8 @@ SERVICE = ObjectRef("Service", "web", "shop")
 FLAGS = options_ref("services")
 
 
-def _where(ref: ObjectRef, field: str) -> str:
-    return f"{ref.name}.yaml:7 {field}"
+def _where(problem: Problem) -> str:
+    return f"{problem.ref.name}.yaml:7"
 
 
 BROKEN = Problem(SERVICE, "error", "BadPort", "spec.ports[0].port", "0 is no port: write 1 to 65535")
@@ -22,7 +22,7 @@ FLAG = Problem(FLAGS, "warning", "NoRange", "--cluster-cidr", "nothing tells Pod
 BROKEN_ROW = {
     "object": "Service/shop/web",
     "field": "spec.ports[0].port",
-    "place": "web.yaml:7 spec.ports[0].port",
+    "place": "web.yaml:7",
     "reason": "BadPort",
     "message": "0 is no port: write 1 to 65535",
 }
@@ -41,6 +41,8 @@ def test_what_a_compile_complains_about_comes_first_and_nothing_is_said_twice() 
 
 def test_lines_end_with_a_count() -> None:
     assert checked_text([], "checked: objects") == "checked: objects\n0 findings"
+    line = "web.yaml:7: Service/shop/web:spec.ports[0].port: BadPort: 0 is no port: write 1 to 65535\n1 finding"
+    assert checked_text([BROKEN_ROW]) == line
     assert checked_text([FLAG_ROW]) == ("--cluster-cidr: NoRange: nothing tells Pods apart: give it\n1 finding")
 
 

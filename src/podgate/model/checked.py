@@ -22,16 +22,16 @@ def options_ref(feature: str) -> ObjectRef:
 
 
 def checked_rows(
-    compiled: Problems, findings: Iterable[Problem], where: Callable[[ObjectRef, str], str]
+    compiled: Problems, findings: Iterable[Problem], where: Callable[[Problem], str]
 ) -> list[dict[str, str]]:
-    """Give a row for each problem of a compile, then for each finding; ``where`` says where an object's field is."""
+    """Give a row for each problem of a compile, then for each finding; ``where`` says where that is."""
     problems = (problem for of_object in compiled.values() for problem in of_object)
     return [_row(problem, where) for problem in dict.fromkeys((*problems, *findings))]
 
 
 def checked_text(rows: list[dict[str, str]], *notes: str) -> str:
     """Give a line for each row, then the notes, and how many rows there are."""
-    lines = ["{place}: {reason}: {message}".format(**row) for row in rows]
+    lines = ["{shown}: {reason}: {message}".format(shown=_shown(row), **row) for row in rows]
     return "\n".join((*lines, *notes, f"{len(rows)} finding{'' if len(rows) == 1 else 's'}"))
 
 
@@ -49,11 +49,19 @@ def objects_text(seen: Mapping[str, int | str]) -> str:
     return ", ".join(parts) or "no objects"
 
 
-def _row(problem: Problem, where: Callable[[ObjectRef, str], str]) -> dict[str, str]:
+def _shown(row: Mapping[str, str]) -> str:
+    """Give a row's place, and which object is meant where that is a line of its file."""
+    place, ref, field = row["place"], row["object"], row["field"]
+    if place == field or place.startswith(ref):
+        return place
+    return f"{place}: {ref}:{field}" if field else f"{place}: {ref}"
+
+
+def _row(problem: Problem, where: Callable[[Problem], str]) -> dict[str, str]:
     return {
         "object": str(problem.ref),
         "field": problem.field,
-        "place": problem.field if problem.ref.kind == _OPTIONS else where(problem.ref, problem.field),
+        "place": problem.field if problem.ref.kind == _OPTIONS else where(problem),
         "reason": problem.reason,
         "message": problem.message,
     }

@@ -18,6 +18,7 @@ from podgate.joints import Compiled, ForeignNat, ForeignRule, Inputs
 from podgate.model.files import Present
 from podgate.model.frozen import ObjectRef
 from podgate.model.options import settings_from
+from podgate.model.problems import Problem
 from podgate.targets.iptables.listing import read_listing
 from tests.support.netns import NetNamespace, netns
 from tests.support.old_agent import agents_rules, old_agent
@@ -145,8 +146,8 @@ class Looking:
     def __init__(self, *rules: ForeignRule) -> None:
         self._rules = rules
 
-    def where(self, ref: ObjectRef, field: str) -> str:
-        return f"{ref}:{field}"
+    def where(self, problem: Problem) -> str:
+        return f"{problem.ref}:{problem.field}"
 
     def line(self, ref: ObjectRef, field: str) -> int | None:
         return None
