@@ -11,13 +11,14 @@ import pytest
 from podgate import verbs
 from podgate.engine.kept import KeptDirectory
 from podgate.engine.single import only_one
-from podgate.joints import Answered, Compiled, Inputs, Key, Look, QuestionError, Sample, Served, Step
+from podgate.joints import Answered, Compiled, Inputs, Key, Look, QuestionError, Served, Step
 from podgate.model.files import FileWatch, Present
 from podgate.model.frozen import Frozen, file_ref
 from podgate.model.options import Option
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
+from podgate.observe.metrics import Measured
 from tests.support.fake_target import FakePlan, FakeTarget, State
 
 
@@ -68,7 +69,7 @@ class Words:
             Step[States, State, FakePlan]("second", second, lambda states: states.second, {}),
         )
 
-    def samples(self, states: States) -> tuple[Sample, ...]:
+    def samples(self, states: States) -> tuple[Measured, ...]:
         return ()
 
     def recover(self, read_back: Mapping[str, Any]) -> Mapping[str, bytes]:

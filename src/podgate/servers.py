@@ -18,7 +18,7 @@ from podgate.engine.kept import Unkept
 from podgate.engine.process import serve
 from podgate.engine.single import AlreadyRunningError, only_one
 from podgate.engine.status import Status
-from podgate.joints import Compiled, Inputs, Sample, Source, Step
+from podgate.joints import Compiled, Inputs, Source, Step
 from podgate.model.files import FileContent, FileWatch
 from podgate.model.frozen import Frozen
 from podgate.model.problems import Problem
@@ -26,6 +26,7 @@ from podgate.model.snapshot import Snapshot
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import Log, stderr_log
+from podgate.observe.metrics import Measured
 from podgate.observe.showing import tell
 from podgate.sources.constant import Constant
 from podgate.sources.machine import MachineSource, node_name_of
@@ -60,7 +61,7 @@ class Server(Protocol):
         """Give the steps, those that serve among them."""
         ...
 
-    def samples(self, states: Any) -> tuple[Sample, ...]:
+    def samples(self, states: Any) -> tuple[Measured, ...]:
         """Give the metrics of what was compiled."""
         ...
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podgate.joints import Sample
 from podgate.observe.metrics import Counter, Counters, Distribution, Histogram, Measured, exposition
 
 PAGES = {
@@ -95,13 +94,6 @@ def test_pages(samples: list[Measured], page: bytes) -> None:
 def test_what_cannot_be_a_page_is_refused_with_its_reason(samples: list[Measured], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         exposition(samples)
-
-
-def test_a_features_sample_is_a_reading() -> None:
-    assert exposition([Sample("podgate_masquerade_entries", 3, help="Entries.")]) == (
-        b"# HELP podgate_masquerade_entries Entries.\n# TYPE podgate_masquerade_entries gauge\n"
-        b"podgate_masquerade_entries 3\n"
-    )
 
 
 LINE = re.compile(

@@ -17,7 +17,7 @@ import msgspec
 from podgate.engine.kept import KeptDirectory
 from podgate.engine.reconcile import Board, StepTask
 from podgate.engine.status import PATIENCE, Status
-from podgate.joints import ApplyError, Compiled, Inputs, Sample, Source, SourceError, Step
+from podgate.joints import ApplyError, Compiled, Inputs, Source, SourceError, Step
 from podgate.linux.waiting import for_ever
 from podgate.model.files import FileContent
 from podgate.model.frozen import Frozen, ObjectRef
@@ -26,6 +26,7 @@ from podgate.model.problems import Problem, with_problems
 from podgate.model.snapshot import Snapshot
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen
+from podgate.observe.metrics import Measured
 from podgate.observe.pages import PageServer
 
 StatesT = TypeVar("StatesT")
@@ -59,7 +60,7 @@ class Work(Frozen, Generic[StatesT], frozen=True):
 
     compiler: Callable[[Inputs], Compiled[StatesT]]
     steps: tuple[Step[StatesT, Any, Any], ...]
-    samples: Callable[[StatesT], tuple[Sample, ...]]
+    samples: Callable[[StatesT], tuple[Measured, ...]]
     recover: Callable[[Mapping[str, Any]], Mapping[str, bytes]]
     describe: Callable[[Problem, Inputs], str]
     want: Callable[[frozenset[ObjectRef]], None] = lambda _refs: None

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from podgate.engine.reconcile import Applied
-from podgate.joints import ApplyError, Key, Sample
+from podgate.joints import ApplyError, Key
 from podgate.model.problems import Problem, Problems
 from podgate.model.table import Table, changes
 from podgate.observe.answers import TEXT, Answer
 from podgate.observe.logs import Lines, Log, Repeats, clipped
-from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, Reading, exposition
+from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, Measured, Reading, exposition
 
 PATIENCE: Final = 3
 """Failures in a row after which a feature is no longer ready."""
@@ -56,7 +56,7 @@ class Status:
         self._generation = 0
         self._hash = ""
         self._behind_since: float | None = None
-        self._own: tuple[Sample, ...] = ()
+        self._own: tuple[Measured, ...] = ()
         self._news = asyncio.Event()
         name = self._prefix
         self._counters = Counters(
@@ -138,7 +138,7 @@ class Status:
         generation: int,
         fingerprint: bytes,
         degraded: str,
-        own: tuple[Sample, ...],
+        own: tuple[Measured, ...],
     ) -> None:
         """Note a new generation, what identifies its configuration, and the feature's own metrics."""
         self._waiting = ""
@@ -263,31 +263,39 @@ class Status:
         """Give the seconds for which some essential step has not committed what was compiled; 0 when all have."""
         return 0.0 if self._behind_since is None else self._clock() - self._behind_since
 
-    def _gauges(self) -> list[Sample]:
+    def _gauges(self) -> list[Measured]:
         name, now = self._prefix, self._clock()
         counted: dict[tuple[str, str], int] = {}
         for problems in self._problems.values():
             for problem in problems:
                 counted[problem.severity, problem.reason] = counted.get((problem.severity, problem.reason), 0) + 1
         rows = [
-            Sample(
+            Measured(
                 f"{name}_ready", float(not self.unready()), help="1 when every step is written and nothing degraded."
             ),
-            Sample(f"{name}_config_generation", self._generation, help="Counts what was compiled since the start."),
-            Sample(f"{name}_config_info", 1.0, (("hash", self._hash),), help="The hash of the configuration in force."),
+            Measured(f"{name}_config_generation", self._generation, help="Counts what was compiled since the start."),
+            Measured(
+                f"{name}_config_info", 1.0, (("hash", self._hash),), help="The hash of the configuration in force."
+            ),
         ]
         rows += [
-            Sample(f"{name}_problems", count, (("severity", severity), ("reason", reason)), help="Complaints in force.")
+            Measured(
+                f"{name}_problems", count, (("severity", severity), ("reason", reason)), help="Complaints in force."
+            )
             for (severity, reason), count in sorted(counted.items())
         ]
         for step, (generation, when) in sorted(self._committed.items()):
             label = (("step", step),)
             rows += [
-                Sample(f"{name}_committed_generation", generation, label, help="The generation that a step holds."),
-                Sample(f"{name}_sync_age_seconds", now - when, label, help="Seconds since a step was last seen right."),
+                Measured(f"{name}_committed_generation", generation, label, help="The generation that a step holds."),
+                Measured(
+                    f"{name}_sync_age_seconds", now - when, label, help="Seconds since a step was last seen right."
+                ),
             ]
         for step, refused in sorted(self._refused.items()):
-            rows.append(Sample(f"{name}_refused", len(refused), (("step", step),), help="Keys that a target refuses."))
+            rows.append(
+                Measured(f"{name}_refused", len(refused), (("step", step),), help="Keys that a target refuses.")
+            )
         return rows
 
 

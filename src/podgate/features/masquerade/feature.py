@@ -40,7 +40,7 @@ from podgate.features.masquerade.to_conntrack import judge_of
 from podgate.features.masquerade.to_iptables import KEPT_CHAINS, OWNERS, kept_spans, recorded_chains
 from podgate.features.masquerade.to_kubernetes import PolicyTelling
 from podgate.features.masquerade.to_nftables import KEEP, TABLE
-from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Step
+from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Step
 from podgate.linux.iptables import hinted_binary
 from podgate.linux.tools import tool_version
 from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text
@@ -50,6 +50,7 @@ from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.machine import Family, IPAddress
 from podgate.model.snapshot import Watch
+from podgate.observe.metrics import Measured
 from podgate.targets.conntrack.apply import ConntrackFollower, Judge
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.render import render
@@ -98,17 +99,17 @@ class Masquerade(Feature[Settings, States]):
             for family in FAMILIES
         )
 
-    def samples(self, states: States) -> tuple[Sample, ...]:
+    def samples(self, states: States) -> tuple[Measured, ...]:
         """Count what is written."""
         name = "podgate_masquerade_entries"
         text = "Intervals in a set of the kernel, or rules in a chain."
         sets = [
-            Sample(name, len(elements), (("family", state.family), ("set", set_name)), help=text)
+            Measured(name, len(elements), (("family", state.family), ("set", set_name)), help=text)
             for state in (states.ip, states.ip6)
             for set_name, elements in sorted(state.elements.items())
         ]
         chains = [
-            Sample(name, len(chain.rules), (("family", state.family), ("set", chain.name)), help=text)
+            Measured(name, len(chain.rules), (("family", state.family), ("set", chain.name)), help=text)
             for state in states.iptables.values()
             for chain in state.chains
         ]

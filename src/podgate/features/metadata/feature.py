@@ -19,11 +19,12 @@ from podgate.features.metadata.intent import Intent, NodeRules, rule_lines
 from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.settings import Settings
-from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Step
+from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Step
 from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text
 from podgate.model.files import FileWatch
 from podgate.model.kinds.pods import POD, pod_named, pod_names
 from podgate.model.snapshot import Watch
+from podgate.observe.metrics import Measured
 
 
 class Metadata(Feature[Settings, Intent]):
@@ -49,13 +50,13 @@ class Metadata(Feature[Settings, Intent]):
         node = node_steps(_rules, backend=settings.backend)
         return (*node.after, *node.before)
 
-    def samples(self, states: Intent) -> tuple[Sample, ...]:
+    def samples(self, states: Intent) -> tuple[Measured, ...]:
         """Count the policies and the clients that are known."""
         name, text = "podgate_metadata_policies", "MetadataPolicies and policy files in force."
         clients = states.filter.clients or {}
         return (
-            Sample(name, len(states.filter.policies), help=text),
-            Sample("podgate_metadata_clients", len(clients), help="Addresses of Pods that are known."),
+            Measured(name, len(states.filter.policies), help=text),
+            Measured("podgate_metadata_clients", len(clients), help="Addresses of Pods that are known."),
         )
 
     def render(self, states: Intent) -> Answered:

@@ -36,7 +36,7 @@ from podgate.features.services.settings import Settings
 from podgate.features.services.to_nftables import table_name
 from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
-from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Sample, Served, Step
+from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Served, Step
 from podgate.kubeapi.access import AccessError
 from podgate.kubeapi.credentials import load_kubeconfig
 from podgate.model.checked import checked_rows, checked_text
@@ -46,6 +46,7 @@ from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
+from podgate.observe.metrics import Measured
 from podgate.targets.cell.apply import CellTarget
 from podgate.targets.cell.state import State as CellState
 from podgate.targets.iptables.render import render
@@ -157,21 +158,21 @@ class Services(Feature[Settings, States]):
         """Serve kube-proxy's pages."""
         return self._serving(settings).pages(served)
 
-    def samples(self, states: States) -> tuple[Sample, ...]:
+    def samples(self, states: States) -> tuple[Measured, ...]:
         """Count Services and elements."""
         name, text = "podgate_services_elements", "Elements of a set or map in the kernel."
-        services = Sample(
+        services = Measured(
             "podgate_services_services",
             max((len(part.ports) for family in FAMILIES if (part := states.intent.of(family))), default=0),
             help="Services that this node serves.",
         )
         elements = [
-            Sample(name, len(held), (("family", state.family), ("set", set_name)), help=text)
+            Measured(name, len(held), (("family", state.family), ("set", set_name)), help=text)
             for state in (states.ip, states.ip6)
             for set_name, held in sorted(state.elements.items())
         ]
         chains = [
-            Sample(
+            Measured(
                 "podgate_services_chains",
                 len(state.named),
                 (("family", state.family), ("table", state.table)),

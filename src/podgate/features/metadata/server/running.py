@@ -23,12 +23,13 @@ from podgate.features.metadata.server.pool import Address
 from podgate.features.metadata.server.proxy import Proxy, Setup, journal_for, no_journal
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.watched import THE_WATCH, WATCHED, Watched
-from podgate.joints import Compiled, Inputs, Sample, Source, Step
+from podgate.joints import Compiled, Inputs, Source, Step
 from podgate.model.files import Directory, FileContent, FileWatch, Missing, Present, Unreadable
 from podgate.model.frozen import Frozen, file_ref
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.observe.logs import Log
+from podgate.observe.metrics import Measured
 from podgate.targets.cell.apply import Cell, CellTarget
 from podgate.targets.cell.state import State as Held
 from podgate.targets.listeners.apply import ListenersTarget
@@ -109,18 +110,18 @@ class Server:
         )
         return (*node.before, policy, listeners, *node.after) if node else (policy, listeners)
 
-    def samples(self, states: States) -> tuple[Sample, ...]:
+    def samples(self, states: States) -> tuple[Measured, ...]:
         """Count the policies and the clients that are known."""
         filter_: Filter = states.policy.value
         found = (
-            Sample("podgate_metadata_policies", len(filter_.policies), help="Policies in force."),
-            Sample("podgate_metadata_clients", len(filter_.clients or ()), help="Addresses of Pods that are known."),
+            Measured("podgate_metadata_policies", len(filter_.policies), help="Policies in force."),
+            Measured("podgate_metadata_clients", len(filter_.clients or ()), help="Addresses of Pods that are known."),
         )
         name, text = "podgate_metadata_watch_connected", "Whether the process that follows Pods and policies is there."
         if not states.watch:
             return found
-        stale = Sample("podgate_metadata_pods_stale", states.stale, help="Whether Pods are unheard of for too long.")
-        return (*found, Sample(name, states.watch == "connected", help=text), stale)
+        stale = Measured("podgate_metadata_pods_stale", states.stale, help="Whether Pods are unheard of for too long.")
+        return (*found, Measured(name, states.watch == "connected", help=text), stale)
 
 
 SERVER = Server()

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from podgate.features.metadata.untaint.compile import PROXY, States, compile_untaint
 from podgate.features.metadata.untaint.settings import UntaintSettings
-from podgate.joints import Agent, Compiled, Inputs, Sample, SourceError, Step
+from podgate.joints import Agent, Compiled, Inputs, SourceError, Step
 from podgate.kubeapi.connection import Connection
 from podgate.model.files import FileWatch
 from podgate.model.kinds.nodes import NODE
 from podgate.model.snapshot import Watch
+from podgate.observe.metrics import Measured
 from podgate.sources.origin import Api, access_of, origin
 from podgate.targets.kubernetes.taints import Taints
 from podgate.targets.kubernetes.untainting import TaintsTarget
@@ -53,9 +54,9 @@ class MetadataUntaint(Agent[UntaintSettings, States]):
         target = TaintsTarget(Connection(access_of(found, os.environ)))
         return (Step("taints", target, lambda states: states.free, Taints(), resync=_until_again),)
 
-    def samples(self, states: States) -> tuple[Sample, ...]:
+    def samples(self, states: States) -> tuple[Measured, ...]:
         """Count the Nodes that have the taint."""
-        return (Sample("podgate_metadata_untaint_tainted_nodes", states.tainted, help="Nodes that have the taint."),)
+        return (Measured("podgate_metadata_untaint_tainted_nodes", states.tainted, help="Nodes that have the taint."),)
 
 
 def _until_again(states: States) -> float | None:

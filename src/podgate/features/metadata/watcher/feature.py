@@ -14,9 +14,10 @@ from podgate.features.metadata.watched import Watched
 from podgate.features.metadata.watcher.compile import States, compile_watched
 from podgate.features.metadata.watcher.sending import SendingTarget
 from podgate.features.metadata.watcher.settings import WatchSettings
-from podgate.joints import Agent, Compiled, Inputs, Sample, Step
+from podgate.joints import Agent, Compiled, Inputs, Step
 from podgate.model.files import FileWatch
 from podgate.model.snapshot import Watch
+from podgate.observe.metrics import Measured
 from podgate.targets.cell.state import State as Told
 
 SUMMARY = "Follow Pods and MetadataPolicies for the proxy of this node, which has no room for them in its process."
@@ -50,12 +51,12 @@ class MetadataWatch(Agent[WatchSettings, States]):
         )
         return (told,)
 
-    def samples(self, states: States) -> tuple[Sample, ...]:
+    def samples(self, states: States) -> tuple[Measured, ...]:
         """Count the policies and the clients that are known."""
         watched: Watched = states.told.value
         return (
-            Sample("podgate_metadata_watch_policies", len(watched.policies), help="Policies in force."),
-            Sample("podgate_metadata_watch_clients", len(watched.clients or ()), help="Addresses of Pods."),
+            Measured("podgate_metadata_watch_policies", len(watched.policies), help="Policies in force."),
+            Measured("podgate_metadata_watch_clients", len(watched.clients or ()), help="Addresses of Pods."),
         )
 
 
