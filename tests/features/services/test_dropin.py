@@ -71,6 +71,8 @@ def test_flags_beside_a_file_are_not_looked_at_but_the_nodes_name(tmp_path: Path
         ("--conntrack-udp-timeout 1d", 'invalid argument "1d"'),
         ("--feature-gates X", "write NAME=true"),
         ("serve", 'unknown command "serve"'),
+        ("--healthz-port=99999 --init-only", 'invalid argument "99999" for "--healthz-port" flag: write 0 to 65535'),
+        ("--metrics-port=-1", 'invalid argument "-1" for "--metrics-port" flag: write 0 to 65535'),
     ],
 )
 def test_flags_that_cannot_be_read(line: str, words: str) -> None:
@@ -93,6 +95,11 @@ def test_exit_codes(line: str, code: int, words: str, capsys: pytest.CaptureFixt
     assert main(line.split()) == code
     said = capsys.readouterr()
     assert words in said.out + said.err
+
+
+def test_what_is_wrong_with_a_flag_is_not_pushed_off_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--frob"]) == 1
+    assert capsys.readouterr() == ("", "Error: unknown flag: --frob\nkube-proxy: --help says which there are\n")
 
 
 def test_the_configuration_is_written_as_the_old_program_writes_it(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(_usage())
         return 0
     except FlagError as error:
-        sys.stderr.write(f"Error: {error}\n{_usage()}")
+        sys.stderr.write(f"Error: {error}\n{NAME}: --help says which there are\n")
         return 1
     if flags.version:
         sys.stdout.write(f"podgate {__version__}, in place of kube-proxy\n")

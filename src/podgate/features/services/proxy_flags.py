@@ -140,11 +140,15 @@ def read_flags(words: Sequence[str]) -> ProxyFlags:
 _PORTS: Final = {"healthz-port": "healthzBindAddress", "metrics-port": "metricsBindAddress"}
 """Deprecated flags, which the old program hides: 0 is nowhere; others count where the address has no port."""
 
+_LAST_PORT: Final = 65535
+
 
 def _with_ports(fields: dict[str, Any], given: Mapping[str, str | bool]) -> dict[str, Any]:
     for name, path in _PORTS.items():
         if name in given:
             port = int(given[name])
+            if not 0 <= port <= _LAST_PORT:
+                raise FlagError(f'invalid argument "{port}" for "--{name}" flag: write 0 to {_LAST_PORT}')
             fields[path] = with_port(fields.get(path, FIELDS[path].default), port) if port else ""
     return fields
 
