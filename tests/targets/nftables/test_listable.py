@@ -23,8 +23,8 @@ from podgate.targets.nftables.code import (
     Translate,
 )
 from podgate.targets.nftables.fake import FakeNftables
-from podgate.targets.nftables.listable import Width, check_listable
-from podgate.targets.nftables.state import Chain, Rule
+from podgate.targets.nftables.listable import Width, check_listable, widths_of
+from podgate.targets.nftables.state import Chain, Rule, Set
 from tests.support.nftables_code import balancing, endpoint, service
 
 WIDTHS = {
@@ -116,6 +116,15 @@ REFUSED: dict[str, tuple[Code, str]] = {
 def test_what_nft_would_stumble_over_is_refused(code: Code, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_listable(code, WIDTHS)
+
+
+SIX = ("mark",) * 6
+
+
+@pytest.mark.parametrize("wide", [Set("wide", SIX), Set("wide", ("mark",), data=SIX)], ids=["key", "data"])
+def test_a_set_of_more_parts_than_nft_has_types_for_is_refused(wide: Set) -> None:
+    with pytest.raises(ValueError, match="nft could not list wide: the number of its type has room for 5 parts"):
+        widths_of([wide])
 
 
 def test_the_fake_refuses_it_too() -> None:

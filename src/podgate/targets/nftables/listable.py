@@ -35,9 +35,8 @@ from podgate.targets.nftables.state import Set
 
 _WORD: Final = 4
 _LONG: Final = {"iifname": 4, "oifname": 4, "original ip6 daddr": 4}
-
-
 _LONGEST_MARK: Final = 2
+_MOST_PARTS: Final = 5
 
 
 class Width(NamedTuple):
@@ -49,7 +48,13 @@ class Width(NamedTuple):
 
 
 def widths_of(sets: Iterable[Set]) -> dict[str, Width]:
-    """Give the widths of sets and maps by name."""
+    """Give the widths of sets and maps by name; ValueError for one of more parts than nft can tell the types of."""
+    sets = tuple(sets)
+    for declared in sets:
+        if max(len(declared.key), len(declared.data)) > _MOST_PARTS:
+            raise ValueError(
+                f"nft could not list {declared.name}: the number of its type has room for {_MOST_PARTS} parts"
+            )
     return {declared.name: Width(_words(declared.key), _words(declared.data), declared.key) for declared in sets}
 
 
