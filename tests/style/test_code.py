@@ -9,6 +9,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -186,7 +187,12 @@ def has_test(path: Path) -> bool:
     if any(folder.glob(f"test_{path.stem}.py")):
         return True
     near = (*sorted(folder.glob("test_*.py")), *sorted((ROOT / "tests" / "kernel").glob("test_*.py")))
-    return any(module in imported(tree(test)) for test in near)
+    return any(module in imports_of(test) for test in near)
+
+
+@cache
+def imports_of(path: Path) -> frozenset[str]:
+    return frozenset(imported(tree(path)))
 
 
 def test_each_source_file_has_a_test_file() -> None:
