@@ -1,6 +1,7 @@
 """Connections over real sockets: TLS that is always verified, time limits, and errors that say what and where."""
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,17 @@ async def test_a_server_that_does_not_answer_is_given_up() -> None:
         proxy.strike(Fault(delay=30))
         said = await complaint(Access(proxy.url), Limits(answer=0.2))
         assert said.endswith("list ConfigMap: no answer in 0.2 s")
+
+
+@in_loop
+async def test_a_server_that_lets_nobody_connect_is_given_up_and_which_limit_was_over_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        access = Access(f"https://127.0.0.1:{mute.getsockname()[1]}")
+        assert (await complaint(access, Limits(connect=0.2))).endswith("list ConfigMap: no connection in 0.2 s")
+        async with Connection(access, Limits(connect=0.2)) as connection:
+            with pytest.raises(UnreachableError, match=r"no connection in 0\.2 s"):
+                async with connection.stream(LIST):
+                    pass
 
 
 @in_loop

@@ -149,7 +149,7 @@ class Connection:
                     return Answer(refused=refusal(response.status, body, response.headers.get("Retry-After", "")))
                 return Answer(body)
         except TimeoutError as error:
-            raise UnreachableError(f"{self._where(request)}: no answer in {self._limits.answer:g} s") from error
+            raise UnreachableError(f"{self._where(request)}: {self._late(error, self._limits.answer)}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise UnreachableError(f"{self._where(request)}: {_why(error)}") from error
 
@@ -163,7 +163,7 @@ class Connection:
                     response = await stack.enter_async_context(self._opened(request))
                     refused = await self._refused(response)
             except TimeoutError as error:
-                raise UnreachableError(f"{self._where(request)}: no answer in {limit:g} s") from error
+                raise UnreachableError(f"{self._where(request)}: {self._late(error, limit)}") from error
             except (aiohttp.ClientError, OSError) as error:
                 raise UnreachableError(f"{self._where(request)}: {_why(error)}") from error
             # A watch that is left is never reused: its rest may not end for minutes.
@@ -218,6 +218,12 @@ class Connection:
     def _socket(self, address: Any) -> socket.socket:
         with self._around():
             return _socket(address)
+
+    def _late(self, error: TimeoutError, limit: float) -> str:
+        """Say which time was over: ours to connect, the kernel's, or this limit."""
+        if isinstance(error, aiohttp.ServerTimeoutError):
+            return f"no connection in {self._limits.connect:g} s"
+        return _why(error) if error.errno else f"no answer in {limit:g} s"
 
     def _where(self, request: Request) -> str:
         return f"{self.access.server}: {request.what or request.path}"

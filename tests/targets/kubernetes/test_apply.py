@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -273,6 +273,16 @@ async def taking_part(target: KubernetesTarget) -> AsyncIterator[list[str]]:
             yield said
         finally:
             task.cancel()
+
+
+@in_loop
+async def test_of_a_server_that_does_not_answer_the_trouble_says_so() -> None:
+    async with FakeApiServer().serving() as server, ChaosProxy(server.url).serving() as proxy:
+        proxy.strike(Fault(delay=30))
+        leadership, _ = candidate(proxy.url, "one")
+        async with aclosing(leadership.run()) as turns:  # type: ignore[type-var]
+            assert await anext(turns) is False
+        assert leadership.trouble == "Lease/kube-system/podgate: no answer in 0.3 s"
 
 
 @in_loop

@@ -62,6 +62,7 @@ class Leadership:
         self._ref = ObjectRef("Lease", name, namespace)
         self._manager = manager
         self._terms = terms
+        self._patience = terms.deadline / 2
         self._election = Election(identity, terms)
         self._changed = asyncio.Event()
         self._candidates = candidates
@@ -150,14 +151,17 @@ class Leadership:
                 if written is None:
                     return
                 self._election = self._election.wrote(written, asked_at, _now())
-        except (UnreachableError, AccessError, TimeoutError, msgspec.DecodeError) as error:
+        except TimeoutError:
+            self.trouble = f"{self._ref}: no answer in {self._patience:g} s"
+            return
+        except (UnreachableError, AccessError, msgspec.DecodeError) as error:
             self.trouble = f"{self._ref}: {error}"
             return
         self.trouble = ""
 
     async def _limited(self, work: Awaitable[T]) -> T:
         """Never wait for an answer longer than our time lasts."""
-        async with asyncio.timeout(self._terms.deadline / 2):
+        async with asyncio.timeout(self._patience):
             return await work
 
     async def _write(self, write: Write) -> Lease | None:
