@@ -40,10 +40,13 @@ class Guidance(Frozen, frozen=True):
 
 _WIDEST: Final = 58
 
+_LOGIN: Final = "a login to the API that cannot be used"
+_BEHIND: Final = "an API server behind a Service that nobody leads to yet"
+
 RUN: Final = {
     0: "stopped by a signal; with --once: all is written",
-    1: "another agent runs here, a port is taken; with --once: something could not be written",
-    2: "wrong use, or the objects' source cannot be used",
+    1: "another agent runs here; with --once: something could not be written",
+    2: f"wrong use, or {_LOGIN}",
 }
 RENDER: Final = {0: "printed", 2: "wrong use, or input that cannot be used"}
 PLAN: Final = {0: "no difference", 1: "some", 2: "wrong use, bad input, or the system cannot be read"}
@@ -91,7 +94,7 @@ GUIDES: Final = {
     "metadata": Guidance(_METADATA),
     "metadata run": Guidance(
         _METADATA,
-        {0: "stopped by a signal", 1: RUN[1].partition(";")[0], 2: "wrong use"},
+        {0: "stopped by a signal", 1: "another agent runs here, a port is taken", 2: "wrong use"},
         {
             "metadata run": "as a DaemonSet does: deploy/metadata",
             "metadata run --profile aws --audit": "on AWS, only saying what would be denied",
@@ -146,7 +149,7 @@ GUIDES: Final = {
     "services": Guidance(_SERVICES),
     "services run": Guidance(
         _SERVICES,
-        RUN,
+        {**RUN, 2: f"wrong use, {_LOGIN}, or {_BEHIND}"},
         {
             "services run --config /var/lib/kube-proxy/config.conf": "as kube-proxy's DaemonSet does: deploy/services",
         },
@@ -208,7 +211,7 @@ OLD_NAMES: Final = {
         {
             0: "stopped by a signal, or --help, --version, --cleanup, --init-only, --write-config-to did what they say",
             1: "flags or a file that cannot be used, or work that failed",
-            2: "mode ipvs, which is not built, or the objects' source cannot be used",
+            2: f"mode ipvs, which is not built, {_LOGIN}, or {_BEHIND}",
         },
     ),
 }
