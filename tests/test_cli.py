@@ -150,22 +150,6 @@ def test_a_program_finds_one_json_object_about_what_was_wrong(capsys: pytest.Cap
     assert all(json.loads(out)["errors"])
 
 
-def test_check_and_explain_name_the_same_place_of_the_same_mistake(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "broken.yaml").write_text("a: 1\nb: [\n")
-    head = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n"
-    (tmp_path / "web.yaml").write_text(f"{head}spec:\n  clusterIP: 10.96.0.9\n  ports: [{{port: 80, protocol: X}}]\n")
-    source = ["--source", str(tmp_path), "--node-name", "n"]
-    told = run(capsys, "services", "explain", "10.96.0.1", *source)[2].splitlines()
-    found = json.loads(run(capsys, "services", "check", *source, "--output", "json")[1])["findings"]
-    places = [row["place"] for row in found if "Options/" not in row["object"] and "Node/" not in row["object"]]
-    assert places == [f"{tmp_path}/broken.yaml:3", f"{tmp_path}/web.yaml:7"]
-    assert set(places) <= {line.partition(": ")[0] for line in told}
-    lines = run(capsys, "services", "check", *source)[1].splitlines()
-    assert any(line.startswith(f"{places[1]}: Service/default/web:spec.ports[0].protocol: ") for line in lines)
-
-
 def test_every_mistake_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     _, _, err = run(capsys, "masquerade", "run", "--metrics-addr", "a", "--health-addr", "b", "--state-dir", "")
     assert [flag in err for flag in ("--metrics-addr", "--health-addr", "--state-dir")] == [True] * 3
