@@ -7,7 +7,7 @@ key, a Problem or a status, each a value.
 
 import argparse
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from podgate.model.files import FileContent, FileWatch
 from podgate.model.frozen import Frozen, ObjectRef
@@ -157,6 +157,15 @@ class Target(Protocol[S, P]):
 
     def signals(self) -> AsyncIterator[Signal]:
         """Tell what happens to the target from outside; ends only by cancellation."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A target that keeps something open between its calls."""
+
+    def close(self) -> None:
+        """Close it; the next call opens another."""
         ...
 
 

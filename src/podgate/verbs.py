@@ -7,8 +7,9 @@ Invariant: the verbs that only look read files alone: no state directory, no pri
 
 import argparse
 import asyncio
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from podgate.joints import (
     Agent,
     Answered,
     ApplyError,
+    Closable,
     Compiled,
     Feature,
     ForeignNat,
@@ -200,10 +202,8 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
 
 async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> Answered:
     """Compare with the live system; changes nothing."""
-    plans = [
-        (step.name, step.target.diff(await step.target.read(), step.want(compiled.states)))
-        for step in _lasting(feature.steps(settings))
-    ]
+    with _lasting(feature.steps(settings)) as steps:
+        plans = [(step.name, step.target.diff(await step.target.read(), step.want(compiled.states))) for step in steps]
     rows = _step_rows(plans)
     text = "\n".join(f"{row['step']}:\n{row['plan']}" for row in rows if row["differs"]) or "no difference"
     differs = any(row["differs"] for row in rows)
@@ -217,8 +217,8 @@ def _step_rows(plans: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
 
 async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     """Remove what is ours, and what was kept; a step that fails does not hold up the others."""
-    with only_one(feature.instance(settings)):
-        plans = await _emptied(_lasting(feature.steps(settings)))
+    with only_one(feature.instance(settings)), _lasting(feature.steps(settings)) as steps:
+        plans = await _emptied(steps)
         # A feature that keeps nothing has no such option.
         state_dir = getattr(settings, "state_dir", "")
         forgot = bool(state_dir) and _forget(state_dir)
@@ -229,9 +229,16 @@ async def _clean(feature: AnyFeature, settings: Any) -> Answered:
     return Answered("\n".join(lines) or "nothing of ours was there", data)
 
 
-def _lasting(steps: Iterable[Step[Any, Any, Any]]) -> list[Step[Any, Any, Any]]:
-    """Give the steps whose work outlives a process."""
-    return [step for step in steps if not step.transient]
+@contextlib.contextmanager
+def _lasting(steps: Iterable[Step[Any, Any, Any]]) -> Iterator[list[Step[Any, Any, Any]]]:
+    """Give the steps whose work outlives a process; what their targets opened is closed afterwards."""
+    lasting = [step for step in steps if not step.transient]
+    try:
+        yield lasting
+    finally:
+        for step in lasting:
+            if isinstance(step.target, Closable):
+                step.target.close()
 
 
 async def _emptied(steps: Iterable[Step[Any, Any, Any]]) -> list[tuple[str, Any]]:

@@ -49,6 +49,10 @@ class LeftoversTarget:
         self._empty = State(chains.family, chains.binary, table=chains.table)
         self._is_gone = False
 
+    def close(self) -> None:
+        """Close the socket; the next call opens another."""
+        self._chains.close()
+
     async def read(self) -> Leftovers:
         """Give what there is; what was found to be gone once is not looked for again. Raises ApplyError."""
         if self._is_gone:
