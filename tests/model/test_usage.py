@@ -2,7 +2,8 @@
 
 import pytest
 
-from podgate.model.usage import Parser, UsageError, wants_json
+from podgate.model.options import OptionSpec
+from podgate.model.usage import Parser, UsageError, add_option, wants_json
 
 
 def parser() -> Parser:
@@ -49,3 +50,18 @@ def test_nothing_is_guessed_where_nothing_is_near() -> None:
 )
 def test_whether_json_is_asked_for(words: str, wanted: bool) -> None:
     assert wants_json(words.split()) is wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "shown"),
+    [
+        (int, 32768, "--least-of N  how many (default: 32768)"),
+        (float, 86400.0, "--least-of N  how many (default: 86400)"),
+    ],
+)
+def test_a_number_is_called_n_and_its_default_shown_without_an_empty_fraction(
+    kind: type, default: float, shown: str
+) -> None:
+    made = Parser(prog="podgate x")
+    add_option(made, OptionSpec("least_of", "--least-of", kind, default, required=False, help="how many"))
+    assert shown in made.format_help()

@@ -68,8 +68,8 @@ def add_option(parser: argparse.ArgumentParser, spec: OptionSpec) -> None:
         action: Any = argparse.BooleanOptionalAction if spec.default else "store_true"
         parser.add_argument(spec.flag, dest=spec.name, action=action, default=None, help=spec.help)
         return
-    shown = f" (default: {spec.default})" if spec.default not in (None, "") else ""
-    metavar = "|".join(spec.choices) or spec.metavar or None
+    shown = f" (default: {_shown(spec.default)})" if spec.default not in (None, "") else ""
+    metavar = "|".join(spec.choices) or spec.metavar or ("N" if spec.type in (int, float) else None)
     parser.add_argument(
         spec.flag,
         dest=spec.name,
@@ -79,6 +79,11 @@ def add_option(parser: argparse.ArgumentParser, spec: OptionSpec) -> None:
         required=spec.required,
         help=spec.help + shown,
     )
+
+
+def _shown(default: object) -> str:
+    """Give a default as users write it: 30 seconds are ``30``, not ``30.0``."""
+    return str(int(default)) if isinstance(default, float) and default.is_integer() else str(default)
 
 
 def given(arguments: argparse.Namespace, specs: Sequence[OptionSpec]) -> dict[str, Any]:
