@@ -173,7 +173,9 @@ def test_while_a_kind_is_absent_the_intent_says_so_and_the_feature_is_not_ready(
         compiled = compiler()(lost)
         assert compiled.states.unknown
         assert compiled.degraded == compiled.states.unknown
-    assert compiler()(Inputs()).states.unknown
+    assert compiler()(Inputs()).states.unknown.endswith(": give --kubeconfig or --source")
+    fault = Problem(file_ref("away"), "error", "Unreadable", "", "there is no such folder")
+    assert compiler()(Inputs(Snapshot(faults=(fault,)))).states.unknown.endswith(": away: there is no such folder")
     assert not compiler()(inputs).states.unknown
     assert compiler()(inputs).isolates
 

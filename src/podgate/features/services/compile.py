@@ -175,8 +175,9 @@ def unknown_of(objects: Snapshot) -> str:
     for kind in _NEEDED:
         found = objects.kinds.get(kind.kind, Absent("no source"))
         if isinstance(found, Absent):
+            files = (f"{fault.ref.name}: {fault.message}" for fault in objects.faults if fault.ref.kind == "File")
             advice = {
-                "no source": "give --kubeconfig or --source",
+                "no source": next(files, "give --kubeconfig or --source"),
                 "forbidden": f"let this account list and watch {kind.plural}",
                 "not installed": f"{kind.api_version} {kind.kind} is missing: take Kubernetes 1.21 or later",
             }[found.why]
