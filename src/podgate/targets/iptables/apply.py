@@ -7,7 +7,7 @@ part; a table that nobody uses is not even listed, since listing an old table ma
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 
@@ -51,6 +51,7 @@ class IptablesTarget:
         lock_seconds: how long iptables waits for its lock before the apply fails.
         seconds: how long one of its programs may take.
         buffer_bytes: kernel memory for notifications that wait to be read; when it is full, all is read again.
+        wrote: told of how many rules each apply wrote.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class IptablesTarget:
         lock_seconds: int = LOCK_SECONDS,
         seconds: float = SECONDS,
         buffer_bytes: int = 4 << 20,
+        wrote: Callable[[int], None] = lambda _rules: None,
     ) -> None:
         self.family: Family = family
         self.binary: Binary = binary
@@ -78,6 +80,7 @@ class IptablesTarget:
         self._clears = clears
         self._names = names
         self._tells = tells and binary == "nft"
+        self._wrote = wrote
         self._iptables = Iptables(family, binary, namespace, lock_seconds, seconds)
         self._known: frozenset[str] = frozenset()
         self._watched: frozenset[str] = frozenset(BUILT_IN)
@@ -125,6 +128,7 @@ class IptablesTarget:
         if plan:
             await self._restore(plan)
         self._know(frozenset(chain.name for chain in plan.want.chains))
+        self._wrote(plan.rules_written)
         return {}
 
     def _know(self, chains: frozenset[str]) -> None:

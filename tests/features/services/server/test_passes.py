@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 
 import pytest
 
 from podgate.features.services.iptables_names import NAMES
-from podgate.features.services.server.passes import CountedIptables, Passes
+from podgate.features.services.server.passes import Passes
 from podgate.model.table import Table
+from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.state import State
 from tests.support.netns import netns
 
@@ -56,8 +58,8 @@ def test_what_a_pass_wrote_is_told_once_it_has_committed_and_one_that_writes_not
 @pytest.mark.kernel
 def test_rules_are_counted_where_they_are_written() -> None:
     passes = Passes("iptables")
-    target = CountedIptables(
-        passes, "ip", "nft", table="nat", names=NAMES["nat"], tells=False, seconds=5.0, buffer_bytes=4096
+    target = IptablesTarget(
+        "ip", "nft", (), table="nat", names=NAMES["nat"], tells=False, wrote=partial(passes.wrote, "ip", "nat")
     )
     nothing = State("ip", "nft", table="nat")
     chains = {"KUBE-SVC-A": ("-j KUBE-SEP-A", "-j KUBE-SEP-A"), "KUBE-SEP-A": ("-j RETURN",)}

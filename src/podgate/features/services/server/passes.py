@@ -1,7 +1,7 @@
 """passes: what passes over rules did, as kube-proxy counts it: rules written, failures of a kind.
 
-Here: the counts, and the target of iptables that tells of them. Not here: how many passes failed (old_metrics.py), how
-long they took (progress.py).
+Here: the counts. Not here: who tells of them (rules.py), how many passes failed (old_metrics.py), how long they took
+(progress.py).
 Invariant: only figures of the back end that is chosen are told, as with kube-proxy.
 """
 
@@ -10,12 +10,9 @@ from typing import Final
 
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.old_metrics import IP_FAMILY, RULE_TABLES
-from podgate.joints import Key
 from podgate.model.machine import Family
 from podgate.observe.metrics import Counter, Counters, Measured
-from podgate.targets.iptables.apply import IptablesTarget
-from podgate.targets.iptables.diff import Plan
-from podgate.targets.iptables.state import Binary, Names, TableName
+from podgate.targets.iptables.state import TableName
 
 _RULES: Final = "kubeproxy_sync_proxy_rules"
 _FAILURES: Final[Mapping[str, Counter]] = {
@@ -64,35 +61,3 @@ class Passes:
         for (family, table), rules in self._last.items():
             labels = (("ip_family", IP_FAMILY[family]), ("table", table))
             yield Measured(f"{_RULES}_iptables_last", rules, labels, help="Rules of iptables that the last pass wrote.")
-
-
-class CountedIptables(IptablesTarget):
-    """Tells how many rules each pass writes.
-
-    Args:
-        passes: told.
-        family, binary, table, names, tells, seconds, buffer_bytes: as of IptablesTarget.
-    """
-
-    def __init__(
-        self,
-        passes: Passes,
-        family: Family,
-        binary: Binary,
-        *,
-        table: TableName,
-        names: Names,
-        tells: bool,
-        seconds: float,
-        buffer_bytes: int,
-    ) -> None:
-        super().__init__(
-            family, binary, (), table=table, names=names, tells=tells, seconds=seconds, buffer_bytes=buffer_bytes
-        )
-        self._passes = passes
-
-    async def apply(self, plan: Plan) -> Mapping[Key, str]:
-        """Do it."""
-        refused = await super().apply(plan)
-        self._passes.wrote(self.family, self.table, plan.rules_written)
-        return refused

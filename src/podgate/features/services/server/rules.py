@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from podgate.features.services.backends import (
     BINARIES,
     NFTABLES,
@@ -24,7 +22,7 @@ from podgate.features.services.backends import (
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.iptables_names import NAMES, TABLES
 from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE, Leftovers, LeftoversTarget
-from podgate.features.services.server.passes import CountedIptables, Passes
+from podgate.features.services.server.passes import Passes
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_conntrack import FlowJudge, judge_of
 from podgate.features.services.to_nftables import table_name
@@ -83,8 +81,9 @@ def rule_steps(
                 yield from (_iptables(choice, binary, family, table, passes) for table in TABLES)
             else:
                 # First nothing is translated any more.
-                left = (_leftovers(choice, binary, family, table, at_work) for table in reversed(TABLES))
-                yield from (msgspec.structs.replace(step, empty=cleaned) for step in left)
+                yield from (
+                    _leftovers(choice, binary, family, table, at_work, cleaned=cleaned) for table in reversed(TABLES)
+                )
 
 
 def _nftables(choice: Choice, family: Family, table: str, passes: Passes) -> Step[States, Any, Any]:
@@ -111,15 +110,16 @@ def _iptables(
     return Step(
         name=name,
         # In table mangle there is nothing but the canary.
-        target=CountedIptables(
-            passes,
+        target=IptablesTarget(
             family,
             binary,
+            (),
             table=table,
             names=NAMES[table],
             tells=table != "mangle",
             seconds=_SECONDS,
             buffer_bytes=_NOTIFICATIONS,
+            wrote=partial(passes.wrote, family, table),
         ),
         want=lambda states: states.iptables_of(binary, family, table),
         empty=IptablesState(family, binary, table=table),
@@ -140,6 +140,8 @@ def _leftovers(
     family: Family,
     table: TableName,
     at_work: Callable[[], Awaitable[str]],
+    *,
+    cleaned: Leftovers,
 ) -> Step[States, Any, Any]:
     chains = IptablesTarget(
         family, binary, (), table=table, names=NAMES[table], clears=True, tells=False, seconds=_SECONDS
@@ -148,7 +150,7 @@ def _leftovers(
         name=iptables_step(binary, family, table),
         target=LeftoversTarget(chains, at_work),
         want=lambda _states: NOTHING,
-        empty=OURS_ALONE,
+        empty=cleaned,
         after=steps_before(choice, binary, family, table),
         resync=lambda states: states.settings.sync_period,
         essential=False,
