@@ -183,8 +183,7 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
         raise BadInput("\n".join(look.describe(problem) for problem in problems))
     if compiled.holds:
         # A source that cannot be read is why nothing is known, and says more than that nothing is.
-        unread = [problem for problem in look.inputs.objects.faults if problem.ref.kind == "File"]
-        lines = [look.describe(problem) for problem in unread if problem.severity == "error"]
+        lines = [look.describe(problem) for problem in look.inputs.objects.unread]
         raise BadInput("\n".join(lines) or f"podgate {feature.name} {verb}: {compiled.degraded}")
     if verb != "check":
         for problem in problems:

@@ -80,6 +80,11 @@ class Snapshot(Frozen, frozen=True):
     pending: frozenset[ObjectRef] = frozenset()
     unheard: Mapping[str, float] = {}
 
+    @property
+    def unread(self) -> tuple[Problem, ...]:
+        """What is wrong with files of the source, so that what they say is not known."""
+        return tuple(fault for fault in self.faults if fault.ref.kind == "File" and fault.severity == "error")
+
     def objects(self, kind: Kind[T]) -> Table[ObjectRef, T]:
         """Give the objects of a kind; an absent kind has none. Ask ``kinds`` where the difference matters."""
         found = self.kinds.get(kind.kind)

@@ -13,7 +13,7 @@ While Services or slices are Absent nobody knows what should be: what is in forc
 feature is not ready. The kernel is the memory of that, so it holds across a restart too.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -84,6 +84,7 @@ class Compiler(Generic[StatesT]):
         self._pairs: joined[ObjectRef, ServiceFacts, _Slices] = joined()
         self._here = Remembered(here_of)
         self._placing = Remembered(_placing)
+        self._ipvs = Remembered(ipvs_problems)
         self._families: dict[Family, mapped[ObjectRef, Placed, tuple[ServicePort, ...]]] = {
             "ip": mapped(lambda _ref, placed: placed.ip or None),
             "ip6": mapped(lambda _ref, placed: placed.ip6 or None),
@@ -124,12 +125,12 @@ class Compiler(Generic[StatesT]):
             *objects.faults,
             *(node_problems(name, self._settings, node) if _is_listed(objects, NODE) else ()),
             *range_problems,
-            *ipvs_problems(name, self._settings, inputs.machine),
+            *self._ipvs(name, self._settings, inputs.machine),
         )
         return Compiled(
             states=self._states(intent),
             problems=self._problems(own, self._of_services(facts), self._of_slices(slices)),
-            degraded=unknown or no_pod_range(self._settings, node) or unread(objects.faults),
+            degraded=unknown or no_pod_range(self._settings, node) or unread(objects),
             holds=bool(unknown),
             isolates=True,
             problem_of=Taken(name, intent.health_checks, tuple(part for part in (intent.ip, intent.ip6) if part)),
@@ -175,7 +176,7 @@ def unknown_of(objects: Snapshot) -> str:
     for kind in _NEEDED:
         found = objects.kinds.get(kind.kind, Absent("no source"))
         if isinstance(found, Absent):
-            files = (f"{fault.ref.name}: {fault.message}" for fault in objects.faults if fault.ref.kind == "File")
+            files = (f"{fault.ref.name}: {fault.message}" for fault in objects.unread)
             advice = {
                 "no source": next(files, "give --kubeconfig or --source"),
                 "forbidden": f"let this account list and watch {kind.plural}",
@@ -185,9 +186,9 @@ def unknown_of(objects: Snapshot) -> str:
     return ""
 
 
-def unread(faults: Iterable[Problem]) -> str:
+def unread(objects: Snapshot) -> str:
     """Say which file of the source cannot be used; empty when all can. An object's mistake is that object's alone."""
-    names = sorted({fault.ref.name for fault in faults if fault.ref.kind == "File" and fault.severity == "error"})
+    names = sorted({fault.ref.name for fault in objects.unread})
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"{names[0]}{more} cannot be used, so what was read there last counts: the log says why" if names else ""
 
