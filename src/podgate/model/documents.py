@@ -84,9 +84,6 @@ def each_json_line(data: bytes) -> Iterator[Parsed]:
     told = 0
     try:
         for number, line in enumerate(_lines(_text(data), "\n")):
-            if (plain := _plain_json(line)) is not None:
-                yield Parsed((plain,))
-                continue
             _json_line(composer, line, number)
             if composer.documents or len(composer.warnings) > told:
                 yield Parsed(tuple(composer.documents), tuple(composer.warnings[told:]))

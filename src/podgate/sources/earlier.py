@@ -39,12 +39,15 @@ class EarlierTexts:
 
     def keep(self, path: str, data: bytes) -> None:
         """Copy the text of a file, unless that is what the copy holds."""
-        if not self._writes or self.of(path) == data:
+        if not self._writes:
+            return
+        place = self._place(path)
+        if _size(place) == len(data) and _read(place) == data:
             return
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             # Whoever loses the last copy to a power failure starts as without one: no wait for the disk is worth that.
-            write_atomic(self._place(path), data, durable=False)
+            write_atomic(place, data, durable=False)
             self.trouble = ""
         except OSError as error:
             self.trouble = error.strerror or str(error)
@@ -61,6 +64,13 @@ class EarlierTexts:
 
     def _place(self, path: str) -> str:
         return os.path.join(self._folder, hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest())
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
 
 
 def _read(path: str) -> bytes | None:

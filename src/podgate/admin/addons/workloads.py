@@ -13,15 +13,8 @@ Object = Mapping[str, Any]
 
 def is_ready(obj: Object) -> bool:
     """Say whether all Pods are of the newest generation and available (as ``kubectl rollout status`` does)."""
-    status, spec = obj.get("status") or {}, obj.get("spec") or {}
-    if status.get("observedGeneration", 0) < (obj["metadata"].get("generation") or 1):
-        return False
-    if obj.get("kind") == "DaemonSet" or "desiredNumberScheduled" in status:
-        desired = status.get("desiredNumberScheduled", 0)
-        return bool(status.get("updatedNumberScheduled", 0) >= desired and status.get("numberAvailable", 0) >= desired)
-    desired = spec.get("replicas", 1)
-    counts = (status.get(name, 0) for name in ("updatedReplicas", "availableReplicas"))
-    return all(count >= desired for count in counts) and status.get("replicas", 0) <= desired
+    available, wanted = counted(obj)
+    return not _is_old(obj) and available == wanted and (obj.get("status") or {}).get("replicas", 0) <= wanted
 
 
 def counted(obj: Object) -> tuple[int, int]:
@@ -31,8 +24,12 @@ def counted(obj: Object) -> tuple[int, int]:
         wanted, names = status.get("desiredNumberScheduled", 0), ("updatedNumberScheduled", "numberAvailable")
     else:
         wanted, names = spec.get("replicas", 1), ("updatedReplicas", "availableReplicas")
-    is_old = status.get("observedGeneration", 0) < (obj["metadata"].get("generation") or 1)
-    return 0 if is_old else min(wanted, *(status.get(name, 0) for name in names)), wanted
+    return 0 if _is_old(obj) else min(wanted, *(status.get(name, 0) for name in names)), wanted
+
+
+def _is_old(obj: Object) -> bool:
+    """Say whether the status is about an earlier spec."""
+    return bool((obj.get("status") or {}).get("observedGeneration", 0) < (obj["metadata"].get("generation") or 1))
 
 
 def on_host(obj: Object) -> bool:
@@ -51,9 +48,9 @@ def all_started(obj: Object, pods: Iterable[Object]) -> bool:
 
     So every image was found, and whatever keeps it from being ready is not that it cannot begin.
     """
-    status = obj.get("status") or {}
-    if status.get("observedGeneration", 0) < (obj["metadata"].get("generation") or 1):
+    if _is_old(obj):
         return False
+    status = obj.get("status") or {}
     wanted = status.get("desiredNumberScheduled", (obj.get("spec") or {}).get("replicas", 1))
     found = list(pods)
     return len(found) >= wanted and all(map(_pod_started, found))
