@@ -9,6 +9,7 @@ import pytest
 from podgate.cli import FEATURES, VERBS, Entry, main
 from podgate.features.masquerade.settings import Settings
 from podgate.model.options import options_of
+from tests.support.agent import OF_SHELLS
 
 GOOD = "nonMasqueradeCIDRs:\n- 10.16.0.0/14   # Pods\n- 10.140.0.0/20\n"
 BAD = "nonMasqueradeCIDRs:\n- 10.0.0.1/8\n- abc\nmasqLinkLocl: true\nresyncInterval: 60\n"
@@ -47,7 +48,7 @@ LOOKING = ("render", "explain", "check")
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PODGATE_SOURCE", "KUBECONFIG", "NODE_NAME"):
+    for name in OF_SHELLS:
         monkeypatch.delenv(name, raising=False)
 
 

@@ -3,12 +3,13 @@
 import pytest
 
 from podgate.cli import FEATURES
+from tests.support.agent import OF_SHELLS
 from tests.test_cli import run
 
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PODGATE_SOURCE", "KUBECONFIG", "NODE_NAME"):
+    for name in OF_SHELLS:
         monkeypatch.delenv(name, raising=False)
 
 

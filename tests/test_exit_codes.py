@@ -17,10 +17,11 @@ import pytest
 from podgate import cli
 from podgate.model.guidance import GUIDES, OLD_NAMES
 from podgate.sources import origin
-from tests.support.agent import podgate, running
+from tests.support.agent import OF_SHELLS, podgate, running
 from tests.support.doctor import OWN
 from tests.support.fake_addons import KINDS, manifest
 from tests.support.fake_apiserver import FakeApiServer
+from tests.support.kubeconfigs import kubeconfig
 from tests.support.netns import netns
 
 PAGE: Final = Path(__file__).parents[1] / "docs/guide/exit-codes.md"
@@ -95,13 +96,6 @@ def bad_input(verb: str, folder: Path) -> list[str]:
     return ["--source", str(folder)]
 
 
-def kubeconfig(folder: Path, server: str) -> str:
-    context = {"name": "c", "context": {"cluster": "c"}}
-    config = {"current-context": "c", "contexts": [context], "clusters": [{"name": "c", "cluster": {"server": server}}]}
-    (folder / "kubeconfig").write_text(json.dumps(config))
-    return str(folder / "kubeconfig")
-
-
 def words_of(row: str, folder: Path) -> list[str]:
     """Give the words of a row, completed by what its verb asks for, without a source."""
     words = [*row.split(), *ASKED.get(row, ())]
@@ -160,7 +154,7 @@ CELLS: Final = [
 def test_a_trouble_is_to_a_verb_what_the_page_says(
     row: str, trouble: str, codes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PODGATE_SOURCE", "KUBECONFIG", "NODE_NAME"):
+    for name in OF_SHELLS:
         monkeypatch.delenv(name, raising=False)
     assert str(walked(row, trouble, tmp_path, monkeypatch)) in codes.split(" or ")
 

@@ -5,7 +5,6 @@ look like (soak_services_objects.py), the agents (soak_services.py).
 Invariant: between two events each source answers, and has what was written last.
 """
 
-import json
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from tests.support.chaos_proxy import ChaosProxy, Do, in_thread
 from tests.support.cluster import ControlPlane
 from tests.support.etcd import compact
 from tests.support.kube_proxy import relay
+from tests.support.kubeconfigs import through
 from tests.support.netns import NetNamespace
 from tests.support.real_api import RealApi
 from tests.support.service_flows import node_objects
@@ -119,17 +119,12 @@ class ApiObjects:
             self._ask("POST", "/api/v1/nodes", node)
         for shape in shapes.there.values():
             self._put(list(objects(shape)))
-        kubeconfig = json.loads(plane.kubeconfig.read_text())
-        kubeconfig["clusters"][0]["cluster"] = {"server": proxy.url}
-        kubeconfig["users"][0]["user"] = {}
-        path = folder / "kubeconfig"
-        path.write_text(json.dumps(kubeconfig))
-        self.words: tuple[str, ...] = ("--kubeconfig", str(path))
+        self.words: tuple[str, ...] = ("--kubeconfig", str(through(proxy, plane, folder)))
 
     @contextmanager
     def reachable(self, node: NetNamespace) -> Iterator[None]:
         """Make it reachable on a node's loopback for the body."""
-        with relay(self._plane, node, int(self._proxy.url.rpartition(":")[2])):
+        with relay(self._plane, node, self._proxy.port):
             yield
 
     def change(self) -> None:

@@ -27,9 +27,6 @@ from podgate.features.services.iptables_names import NAMES, TABLES
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_nftables import TABLE
 from podgate.joints import Compiled, Inputs, Step
-from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import NETLINK_NETFILTER, Connection
-from podgate.linux.nftables import generation
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE
 from podgate.model.kinds.networking import SERVICE_CIDR
@@ -45,6 +42,7 @@ from podgate.targets.iptables.state import State as IptablesState
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.state import State as NftablesState
 from tests.support.netns import NetNamespace, netns
+from tests.support.services_agent import generation_of
 
 Backend = Literal["nftables", "nft", "legacy"]
 """What is written to: nftables, or one of the two iptables programs."""
@@ -105,11 +103,6 @@ class Node:
         """Take what is in the kernel for what is there."""
         for step in self._steps:
             self._have[step.name] = await step.target.read()
-
-    def generation(self) -> int:
-        """Give the number of the kernel's last transaction."""
-        with inside_network(self.namespace.descriptor), Connection(NETLINK_NETFILTER) as connection:
-            return generation(connection)
 
     def close(self) -> None:
         """Close the sockets."""
@@ -211,14 +204,14 @@ async def churn(node: Node, bodies: Sequence[bytes], rate: int) -> dict[str, Any
 
 async def restart(node: Node) -> dict[str, Any]:
     """Do what a new process does that finds everything as it should be."""
-    before = node.generation()
+    before = generation_of(node.namespace)
     again = Node(node.namespace, node.backend)
     started, cpu = time.perf_counter(), time.process_time()
     await again.read()
     wrote = await again.bring(node.snapshot)
     taken, used = time.perf_counter() - started, time.process_time() - cpu
     again.close()
-    transactions = node.generation() - before
+    transactions = generation_of(node.namespace) - before
     return {"restart": taken, "cpu": used, "wrote": wrote or transactions > _READING_TRANSACTIONS}
 
 

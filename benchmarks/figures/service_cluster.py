@@ -32,13 +32,11 @@ from podgate.linux.nftables_elements import Shape, list_elements
 from tests.support.agent import Agent
 from tests.support.cluster import ControlPlane
 from tests.support.controlplane import build
-from tests.support.kube_proxy import relay
+from tests.support.kube_proxy import METRICS, relay
 from tests.support.netns import NetNamespace, netns
 from tests.support.poll import poll
 
 ADDRESS: Final = "192.0.2.1"
-METRICS: Final = 10249
-"""Where all have their metrics."""
 
 _LOADING: Final = 900.0
 _CHANGING: Final = 120.0

@@ -10,9 +10,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from benchmarks.figures.service_objects import PODS, write_file
 from benchmarks.support import (
@@ -30,13 +31,9 @@ from benchmarks.support import (
     say,
     syscalls,
 )
-from podgate.linux.namespaces import inside_network
-from podgate.linux.netlink import NETLINK_NETFILTER, Connection
-from podgate.linux.nftables import generation
 from tests.support.agent import Agent
 from tests.support.netns import NetNamespace, netns
-
-T = TypeVar("T")
+from tests.support.services_agent import generation_of
 
 LOADED: Final[Mapping[int, str]] = {10_000: "<= 1.5 s", 30_000: "<= 3 s"}
 """What is wanted of a load, by size."""
@@ -110,12 +107,6 @@ def agent_command(source: Path, state: Path, *more: str) -> list[str]:
     return [*command, "--state-dir", str(state), *more]
 
 
-def last_transaction(namespace: NetNamespace) -> int:
-    """Give the number of the kernel's last transaction in a namespace."""
-    with inside_network(namespace.descriptor), Connection(NETLINK_NETFILTER) as connection:
-        return generation(connection)
-
-
 def agent(folder: Path, quick: bool) -> list[Row]:
     """Measure agents as users start them, with ``.jsonl`` files: from exec to ready, again, and idle."""
     sizes = (1_000,) if quick else (10_000, 30_000)
@@ -131,25 +122,27 @@ def agent(folder: Path, quick: bool) -> list[Row]:
 
 
 def _until_ready(folder: Path, path: Path) -> float:
-    with netns() as namespace:
-        return _running(namespace, folder, path, lambda _agent, ready: ready)
+    with netns() as namespace, _running(namespace, folder, path) as (_, ready):
+        return ready
 
 
-def _running(namespace: NetNamespace, folder: Path, path: Path, then: Callable[[Agent, float], T]) -> T:
-    """Start an agent, and when it is ready do something with it, and with the seconds that this took."""
+@contextmanager
+def _running(namespace: NetNamespace, folder: Path, path: Path) -> Iterator[tuple[Agent, float]]:
+    """Have an agent that is ready, and the seconds that this took."""
     with running(namespace, agent_command(path, folder / "state"), folder / "log", cpus()[1]) as started:
-        return then(started, started.until_ready())
+        yield started, started.until_ready()
 
 
 def _with_file(folder: Path, path: Path, figure: str, size: int, empty: float) -> list[Row]:
     seconds = 20 if size >= 10_000 else 2
     with netns() as namespace:
-        loaded, load_cpu = _running(namespace, folder, path, _ready_and_cpu)
-        before = last_transaction(namespace)
-        (again, again_cpu), (idle, calls, memory) = _running(
-            namespace, folder, path, lambda found, ready: (_ready_and_cpu(found, ready), _idle(found.pid, seconds))
-        )
-        transactions = last_transaction(namespace) - before
+        with _running(namespace, folder, path) as (first, loaded):
+            load_cpu = counters(first.pid).running
+        before = generation_of(namespace)
+        with _running(namespace, folder, path) as (second, again):
+            again_cpu = counters(second.pid).running
+            idle, calls, memory = _idle(second.pid, seconds)
+        transactions = generation_of(namespace) - before
     # Both families are read back, each between two empty transactions.
     written = "no write" if transactions <= 8 else f"{transactions} transactions"
     start = f"without {empty:.2f} s, what a start takes with an empty file; CPU, with it: {load_cpu:.2f} s"
@@ -169,10 +162,6 @@ def _with_file(folder: Path, path: Path, figure: str, size: int, empty: float) -
             f"{calls} system calls in {seconds} s; {memory}",
         ),
     ]
-
-
-def _ready_and_cpu(found: Agent, ready: float) -> tuple[float, float]:
-    return ready, counters(found.pid).running
 
 
 def _idle(pid: int, seconds: int) -> tuple[float, int, str]:

@@ -15,6 +15,7 @@ from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.snapshot import Watch
 from tests.support.asynchronous import in_loop
 from tests.support.fake_apiserver import FakeApiServer
+from tests.support.kubeconfigs import kubeconfig
 from tests.support.virtual_time import in_virtual_time_over_sockets, now
 
 
@@ -54,14 +55,10 @@ def test_what_leads_to_no_api(words: list[str], environ: dict[str, str], message
 
 
 def test_an_api_that_no_flag_names_is_said(tmp_path: Path) -> None:
-    path, told = tmp_path / "kubeconfig", list[str]()
-    path.write_text(
-        '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],'
-        ' "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
-    )
-    connection_to(asked("--context", "c"), {"KUBECONFIG": str(path)}, told.append)
+    path, told = kubeconfig(tmp_path, "http://127.0.0.1:1"), list[str]()
+    connection_to(asked("--context", "c"), {"KUBECONFIG": path}, told.append)
     assert told == [f"the API is that of $KUBECONFIG: {path} c"]
-    connection_to(asked("--kubeconfig", str(path)), {"KUBECONFIG": "/other"}, told.append)
+    connection_to(asked("--kubeconfig", path), {"KUBECONFIG": "/other"}, told.append)
     assert len(told) == 1
 
 

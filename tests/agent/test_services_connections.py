@@ -23,6 +23,7 @@ from podgate.linux.namespaces import inside_network
 from tests.support.agent import Agent, started
 from tests.support.poll import poll
 from tests.support.service_flows import THIS, WORLDS, flow_lab, node_objects, place
+from tests.support.service_inputs import service_range
 from tests.support.service_lab import Probe, ServiceLab
 from tests.support.services_agent import PROXY_NAME, Folder, service, serving, slice_of
 
@@ -302,12 +303,6 @@ def counting(lab: ServiceLab, name: str, address: str) -> Iterator[list[int]]:
 
 MESH: Final = {PROXY_NAME: "mesh"}
 MESHED: Final = "10.96.0.61"
-RANGE: Final = {
-    "apiVersion": "networking.k8s.io/v1",
-    "kind": "ServiceCIDR",
-    "metadata": {"name": "kubernetes"},
-    "spec": {"cidrs": ["10.96.0.0/16"]},
-}
 
 
 def test_two_proxies_serve_beside_one_another(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
@@ -315,7 +310,9 @@ def test_two_proxies_serve_beside_one_another(lab: ServiceLab, folder: Folder, t
     spec: dict[str, Any] = {"sessionAffinity": "ClientIP", "externalIPs": [WORLD["external-ip"]]}
     meshed = service("meshed", MESHED, {"port": PORT}, labels=MESH, **spec)
     plain = [service("plain", ADDRESS, {"port": PORT}), slice_of("plain", ENDPOINTS[0], port=PORT)]
-    folder.write([RANGE, *plain, meshed, slice_of("meshed", *ENDPOINTS[1:], port=PORT, labels=MESH)])
+    folder.write(
+        [service_range("10.96.0.0/16"), *plain, meshed, slice_of("meshed", *ENDPOINTS[1:], port=PORT, labels=MESH)]
+    )
     words = ("--service-proxy-name", "mesh", "--metrics-addr", "127.0.0.1:10351", "--health-addr", "")
     with proxy(lab, folder, tmp_path):
         assert drawn(lab, "pod") == at(ENDPOINTS[0])

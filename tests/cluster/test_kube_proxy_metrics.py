@@ -15,9 +15,10 @@ import pytest
 
 from podgate.lab.kinds import Object
 from tests.support.cluster import ControlPlane
-from tests.support.kube_proxy import HEALTH, configuration, kube_proxy, podgate, real, relay
+from tests.support.kube_proxy import HEALTH, METRICS, configuration, kube_proxy, podgate, real, relay
 from tests.support.netns import NetNamespace, netns
 from tests.support.poll import poll
+from tests.support.service_inputs import node_object
 from tests.support.slices import endpoint_slice
 
 pytestmark = [pytest.mark.slow, pytest.mark.kernel]
@@ -126,12 +127,12 @@ class World:
                 self.write("DELETE", "/api/v1/namespaces/default/services/watched")
             for path in ("/healthz", "/livez"):
                 page_of(self.node, HEALTH, path)
-            return metrics_of(page_of(self.node, 10249, "/metrics"))
+            return metrics_of(page_of(self.node, METRICS, "/metrics"))
 
     def _programmed(self) -> set[str]:
         """Give the families in which a change has come into force."""
         counted = r'^kubeproxy_network_programming_duration_seconds_count\{ip_family="(\w+)"\} [1-9]'
-        return set(re.findall(counted, page_of(self.node, 10249, "/metrics"), re.MULTILINE))
+        return set(re.findall(counted, page_of(self.node, METRICS, "/metrics"), re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +141,7 @@ def world(plane: ControlPlane) -> Iterator[World]:
         for address in ("10.140.0.11/24", "fd00:140::11/64"):
             node.run("ip", "address", "add", address, "dev", "lo")
         found = World(plane, node)
-        addresses = [{"type": "InternalIP", "address": each} for each in ("10.140.0.11", "fd00:140::11")]
-        found.write(
-            "POST",
-            "/api/v1/nodes",
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "status": {"addresses": addresses}},
-        )
+        found.write("POST", "/api/v1/nodes", node_object(NODE, "10.140.0.11", "fd00:140::11"))
         yield found
         found.write("DELETE", f"/api/v1/nodes/{NODE}")
 

@@ -1,14 +1,13 @@
 """A lab whose API server answers badly: what it wants to write arrives all the same, and Pods do not notice."""
 
-import asyncio
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.chaos_proxy import ChaosProxy, Fault
+from tests.support.chaos_proxy import ChaosProxy, Do, Fault, in_thread
 from tests.support.cluster import ControlPlane
+from tests.support.kubeconfigs import through
 from tests.support.lab import TestLab, lab
 from tests.support.poll import poll
 from tests.support.real_api import RealApi
@@ -29,31 +28,13 @@ spec:
   nodeSelector: {kubernetes.io/hostname: bad-1}
   containers: [{name: echo, image: echo}]
 """
-Shake = Callable[[Callable[[], None]], None]
-"""Does something in the proxy's own thread."""
 
 
-def on_a_bad_day(plane: ControlPlane, tmp_path: Path, day: Callable[[TestLab, ChaosProxy, Shake], None]) -> None:
+def on_a_bad_day(plane: ControlPlane, tmp_path: Path, day: Callable[[TestLab, ChaosProxy, Do], None]) -> None:
     """Run a lab behind a proxy that passes everything on, until the day brings its faults."""
-
-    def body(proxy: ChaosProxy, loop: asyncio.AbstractEventLoop) -> None:
-        kubeconfig = json.loads(plane.kubeconfig.read_text())
-        kubeconfig["clusters"][0]["cluster"] = {"server": proxy.url}
-        kubeconfig["users"][0]["user"] = {}
-        path = tmp_path / "kubeconfig"
-        path.write_text(json.dumps(kubeconfig))
-        with lab(NODE, name="bad", kubeconfig=path) as running:
-            day(running, proxy, lambda what: asyncio.run_coroutine_threadsafe(_do(what), loop).result(5))
-
-    async def serve() -> None:
-        async with ChaosProxy(plane.server, RealApi(plane).upstream).serving() as proxy:
-            await asyncio.to_thread(body, proxy, asyncio.get_running_loop())
-
-    asyncio.run(serve())
-
-
-async def _do(what: Callable[[], None]) -> None:
-    what()
+    upstream = (plane.server, RealApi(plane).upstream)
+    with in_thread(*upstream) as (proxy, do), lab(NODE, name="bad", kubeconfig=through(proxy, plane, tmp_path)) as made:
+        day(made, proxy, do)
 
 
 FAULTS = {
@@ -76,9 +57,9 @@ FAULTS = {
 
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 def test_a_pod_comes_up_and_goes_all_the_same(plane: ControlPlane, tmp_path: Path, faults: list[Fault]) -> None:
-    def day(running: TestLab, proxy: ChaosProxy, shake: Shake) -> None:
-        shake(lambda: proxy.strike(*faults))
-        shake(proxy.cut_all)
+    def day(running: TestLab, proxy: ChaosProxy, do: Do) -> None:
+        do(lambda: proxy.strike(*faults))
+        do(proxy.cut_all)
         running.apply(POD % "echo")
         assert running.execute("bad-days/echo", "hostname").strip() == "echo"
         running.run("delete", "-n", "bad-days", "pod/echo")
@@ -89,10 +70,10 @@ def test_a_pod_comes_up_and_goes_all_the_same(plane: ControlPlane, tmp_path: Pat
 
 
 def test_a_pod_that_is_deleted_while_the_api_is_away_ends_when_it_is_back(plane: ControlPlane, tmp_path: Path) -> None:
-    def day(running: TestLab, proxy: ChaosProxy, shake: Shake) -> None:
+    def day(running: TestLab, proxy: ChaosProxy, do: Do) -> None:
         running.apply(POD % "gone", POD % "stays")
         proxy.down = True
-        shake(proxy.cut_all)
+        do(proxy.cut_all)
         assert plane.request("DELETE", "/api/v1/namespaces/bad-days/pods/gone")[0] == 200
         assert running.execute("bad-days/gone", "hostname").strip() == "gone"  # It cannot know yet.
         proxy.down = False

@@ -7,7 +7,6 @@ Invariant: every day changes endpoints while the agent cannot hear of it, and th
 """
 
 import contextlib
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from tests.support.chaos_proxy import ChaosProxy, Do, Fault, in_thread
 from tests.support.cluster import ControlPlane
 from tests.support.etcd import compact, keep, restore
 from tests.support.kube_proxy import relay
+from tests.support.kubeconfigs import through
 from tests.support.poll import happens, poll
 from tests.support.real_api import RealApi
 from tests.support.service_flows import NODES, THIS, WORLDS, flow_lab, node_objects, place
@@ -175,12 +175,8 @@ def slow(cluster: Cluster) -> None:
 @pytest.mark.timeout(400)  # the control plane is started four times
 def test_every_bad_day_ends_in_the_right_rules_and_no_client_notices(plane: ControlPlane, tmp_path: Path) -> None:
     with flow_lab() as lab, chaotic(plane) as cluster, contextlib.ExitStack() as clients:
-        kubeconfig = tmp_path / "kubeconfig"
-        config = json.loads(plane.kubeconfig.read_text())
-        config["clusters"][0]["cluster"], config["users"][0]["user"] = {"server": cluster.proxy.url}, {}
-        kubeconfig.write_text(json.dumps(config))
-        node = Node(lab, ("--kubeconfig", str(kubeconfig)), tmp_path)
-        clients.enter_context(relay(plane, node.namespace, int(cluster.proxy.url.rpartition(":")[2])))
+        node = Node(lab, ("--kubeconfig", str(through(cluster.proxy, plane, tmp_path))), tmp_path)
+        clients.enter_context(relay(plane, node.namespace, cluster.proxy.port))
         with node.agent() as agent:
             clients.enter_context(node.asking())
             killed(cluster)

@@ -61,12 +61,12 @@ def podgate(
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-_OURS: Final = ("PODGATE_SOURCE", "KUBECONFIG", "NODE_NAME")
+OF_SHELLS: Final = ("PODGATE_SOURCE", "KUBECONFIG", "NODE_NAME")
 """What a developer's shell may say of objects, which no test shall follow."""
 
 
 def _environ(changes: Mapping[str, str] | None) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in _OURS}
+    inherited = {name: value for name, value in os.environ.items() if name not in OF_SHELLS}
     return {**inherited, **(changes or {})}
 
 

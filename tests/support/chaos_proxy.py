@@ -74,6 +74,11 @@ class ChaosProxy:
         self._faults.clear()
 
     @property
+    def port(self) -> int:
+        """Where it listens, on 127.0.0.1."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
     def pending(self) -> int:
         """How many faults have not struck as often as they should."""
         return len(self._faults)

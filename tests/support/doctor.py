@@ -1,10 +1,9 @@
 """A cluster for ``podgate doctor``: a fake API server with podgate's kinds, and the command on it.
 
-Here: kinds, reports, a kubeconfig, the call. Not here: what is in the cluster, which each test says.
+Here: kinds, reports, the call. Not here: what is in the cluster, which each test says.
 Invariant: the command asks what it asks everywhere.
 """
 
-import json
 from pathlib import Path
 
 from podgate.admin.doctor.cli import main
@@ -32,12 +31,3 @@ def report(server: FakeApiServer, feature: str, node: str, name: str = "") -> No
     """Put a report; by the name that its agent gives it unless another is given."""
     metadata = {"name": name or f"{feature}.{node}", "labels": {"podgate.dev/feature": feature}}
     server.put("nodereports", {"metadata": metadata, "feature": feature, "node": node})
-
-
-def kubeconfig(tmp_path: Path, server: str) -> str:
-    """Write one for a server, and give its path."""
-    path = tmp_path / "kubeconfig"
-    context = {"name": "c", "context": {"cluster": "c"}}
-    cluster = {"name": "c", "cluster": {"server": server}}
-    path.write_text(json.dumps({"current-context": "c", "contexts": [context], "clusters": [cluster]}))
-    return str(path)

@@ -15,6 +15,7 @@ from podgate.model.usage import UsageError
 from tests.support.asynchronous import in_loop
 from tests.support.fake_addons import KINDS, manifest
 from tests.support.fake_apiserver import FakeApiServer
+from tests.support.kubeconfigs import kubeconfig
 from tests.support.poll import poll_async
 
 
@@ -23,14 +24,6 @@ def folder(tmp_path: Path, *objects: dict[str, Any]) -> Path:
     path.mkdir(exist_ok=True)
     (path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     return path
-
-
-def kubeconfig(tmp_path: Path, server: str) -> str:
-    path = tmp_path / "kubeconfig"
-    context = {"name": "c", "context": {"cluster": "c"}}
-    cluster = {"name": "c", "cluster": {"server": server}}
-    path.write_text(json.dumps({"current-context": "c", "contexts": [context], "clusters": [cluster]}))
-    return str(path)
 
 
 async def command(*words: str | Path) -> asyncio.subprocess.Process:

@@ -15,8 +15,9 @@ from podgate.joints import SourceError
 from podgate.kubeapi.discovery import VERSION
 from podgate.model.usage import UsageError
 from tests.support.asynchronous import in_loop
-from tests.support.doctor import DEPLOY, FEATURES, MOUNT, OWN, doctor, kubeconfig, report
+from tests.support.doctor import DEPLOY, FEATURES, MOUNT, OWN, doctor, report
 from tests.support.fake_apiserver import RESOURCES, FakeApiServer
+from tests.support.kubeconfigs import kubeconfig
 
 
 def daemonset() -> Any:

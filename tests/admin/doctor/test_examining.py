@@ -10,8 +10,9 @@ import yaml
 
 from podgate.admin.doctor.cli import main
 from tests.support.asynchronous import in_loop
-from tests.support.doctor import DEPLOY, MOUNT, OWN, doctor, kubeconfig, report
+from tests.support.doctor import DEPLOY, MOUNT, OWN, doctor, report
 from tests.support.fake_apiserver import RESOURCES, FakeApiServer
+from tests.support.kubeconfigs import kubeconfig
 
 
 def services_pod(node: str) -> dict[str, Any]:
