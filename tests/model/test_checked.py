@@ -1,5 +1,6 @@
 """What check says: rows and lines."""
 
+import msgspec
 import pytest
 
 from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text, options_ref
@@ -37,6 +38,14 @@ FLAG_ROW = {
 
 def test_what_a_compile_complains_about_comes_first_and_nothing_is_said_twice() -> None:
     assert checked_rows(problems_by_object([BROKEN]), [FLAG, BROKEN], _where) == [BROKEN_ROW, FLAG_ROW]
+
+
+def test_rows_of_many_objects_come_in_the_order_of_the_objects() -> None:
+    names = [f"web-{index:02}" for index in range(40)]
+    many = [msgspec.structs.replace(BROKEN, ref=ObjectRef("Service", name, "shop")) for name in reversed(names)]
+    assert [row["object"] for row in checked_rows(problems_by_object(many), [], _where)] == [
+        f"Service/shop/{name}" for name in names
+    ]
 
 
 def test_lines_end_with_a_count() -> None:

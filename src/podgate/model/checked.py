@@ -25,7 +25,8 @@ def checked_rows(
     compiled: Problems, findings: Iterable[Problem], where: Callable[[Problem], str]
 ) -> list[dict[str, str]]:
     """Give a row for each problem of a compile, then for each finding; ``where`` says where that is."""
-    problems = (problem for of_object in compiled.values() for problem in of_object)
+    # A table has no order of its own: two runs would tell the same in another.
+    problems = (problem for ref in sorted(compiled) for problem in compiled[ref])
     return [_row(problem, where) for problem in dict.fromkeys((*problems, *findings))]
 
 
