@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from podgate.cli import FEATURES, VERBS, Entry, main
+from podgate.commandline.options import options_of
 from podgate.features.masquerade.settings import Settings
-from podgate.model.options import options_of
 from tests.support.agent import OF_SHELLS
 
 GOOD = "nonMasqueradeCIDRs:\n- 10.16.0.0/14   # Pods\n- 10.140.0.0/20\n"

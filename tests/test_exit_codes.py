@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from podgate import cli
-from podgate.model.guidance import GUIDES, OLD_NAMES
+from podgate.commandline.guidance import GUIDES, OLD_NAMES
 from podgate.sources import origin
 from tests.support.agent import OF_SHELLS, podgate, running
 from tests.support.doctor import OWN

@@ -11,12 +11,12 @@ from podgate import cli
 from podgate.admin import relabelling
 from podgate.admin.addons import cli as addons
 from podgate.admin.doctor import cli as doctor
+from podgate.commandline.guidance import GUIDES, OLD_NAMES
+from podgate.commandline.usage import Parser
 from podgate.features.masquerade import dropin as ip_masq_agent
 from podgate.features.metadata import dropin as metadata_proxy
 from podgate.features.metadata import kube_up
 from podgate.features.services import dropin as kube_proxy
-from podgate.model.guidance import GUIDES, OLD_NAMES
-from podgate.model.usage import Parser
 from tests.test_cli import run
 
 NARROW = "100"

@@ -14,7 +14,7 @@ import pytest
 
 from podgate import cli
 from podgate.admin.addons.keeping import Pass, told
-from podgate.model.findings import Finding, findings_json
+from podgate.commandline.findings import Finding, answered
 from tests.admin.test_relabelling import serving
 from tests.support.agent import podgate
 from tests.support.netns import NetNamespace, netns
@@ -129,7 +129,7 @@ def answers(ask: Ask) -> Iterator[tuple[str, Any]]:
         yield "podgate FEATURE clean", ask(feature, "clean", *state)
         if feature != "metadata":
             yield "the same with `--backend iptables`", ask(feature, "render", *options, "--backend", "iptables")
-    doctors = findings_json([Finding("port 988", "bad", "nobody listens", "start it")])
+    doctors = answered([Finding("port 988", "bad", "nobody listens", "start it")]).data
     yield from ((f"podgate {doctor}", doctors) for doctor in ("doctor", "metadata doctor"))
     yield "podgate addon reconcile", told(Pass(complaints=("a.yaml:1: it is no object",)), "").data
     for dry in (False, True):

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import pytest
 
 from podgate import verbs
+from podgate.commandline.options import Option
 from podgate.engine.kept import KeptDirectory
 from podgate.engine.single import only_one
 from podgate.joints import Answered, Compiled, Inputs, Key, Look, QuestionError, Served, Step
 from podgate.model.files import FileWatch, Present
 from podgate.model.frozen import Frozen, file_ref
-from podgate.model.options import Option
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page

@@ -17,10 +17,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from podgate import __version__
+from podgate.commandline.options import OptionSpec, SettingsError, options_of, settings_from
+from podgate.commandline.usage import Parser, UsageError, add_option, given, wants_json
 from podgate.joints import Answered, SourceError
 from podgate.model.frozen import Frozen
-from podgate.model.options import OptionSpec, SettingsError, did_you_mean, options_of, settings_from
-from podgate.model.usage import Parser, UsageError, add_option, given, wants_json
+from podgate.model.spelling import did_you_mean
 from podgate.observe.showing import complain, show, tell
 
 AdministratorVerb = Callable[[Sequence[str], Mapping[str, str], Callable[[str], None]], Answered]
@@ -223,6 +224,7 @@ def _with_kubeconfig(prog: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _doctor(words: Sequence[str]) -> int:
     """Look at the metadata proxy of this node: a verb that one feature alone has; exit 1 when something is wrong."""
+    from podgate.commandline.findings import answered  # noqa: PLC0415 - as verbs above
     from podgate.features.metadata.server import doctor  # noqa: PLC0415 - as verbs above
     from podgate.features.metadata.settings import Settings  # noqa: PLC0415 - as verbs above
     from podgate.sources.origin import looked_at, unasked  # noqa: PLC0415 - as verbs above
@@ -237,7 +239,7 @@ def _doctor(words: Sequence[str]) -> int:
         found = looked_at(settings.source, settings.kubeconfig, settings.context, os.environ)
         if said := unasked(found, settings.source, settings.kubeconfig):
             tell(f"{parser.prog}: {said}")
-        return _answer(doctor.answer(doctor.examine(settings, os.environ)), words)
+        return _answer(answered(doctor.examine(settings, os.environ)), words)
     except SourceError as error:
         raise UsageError(f"{parser.prog}: {error}") from error
 

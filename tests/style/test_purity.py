@@ -31,7 +31,7 @@ CALLS = re.compile(r"^(Path\b.*|open|print|input|exec|eval|__import__)$|\.(now|t
 def is_pure(module: str) -> bool:
     """Say what docs/architecture.md says of a module."""
     match module.split(".")[1:]:
-        case ["model", *_] | ["joints"] | ["engine", "pacing"]:
+        case ["model" | "commandline", *_] | ["joints"] | ["engine", "pacing"]:
             return True
         case ["features", _, name, *_]:
             return name not in IMPURE_FEATURE_FILES

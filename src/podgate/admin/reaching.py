@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
+from podgate.commandline.options import kube_mistakes
 from podgate.joints import SourceError
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, Answer, Connection, Limits, UnreachableError
 from podgate.kubeapi.requests import Request, list_page, page_of
 from podgate.model.kinds.meta import ApiStruct
-from podgate.model.options import kube_mistakes
 from podgate.model.snapshot import Watch
 from podgate.sources.origin import KUBECONFIG_VARIABLE, SOURCE_VARIABLE, Api, access_of, kubeconfig_in, origin
 

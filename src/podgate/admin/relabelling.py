@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from podgate.admin.reaching import NOT_IN_TIME, Ask, add_api, connection_to, let_in, listed
+from podgate.commandline.usage import Parser, UsageError
 from podgate.features.metadata.kube_up import MIGRATED, OLD_NODES
 from podgate.joints import Answered
 from podgate.kubeapi.answers import Refusal
@@ -23,7 +24,6 @@ from podgate.model.frozen import Frozen
 from podgate.model.kinds.meta import ref_of
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.snapshot import Watch
-from podgate.model.usage import Parser, UsageError
 from podgate.targets.kubernetes.render import apply_request
 from podgate.targets.kubernetes.state import labels_of
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from podgate.kubeapi.access import EXEC_VERSIONS, Access, AccessError, Exec, InFile, Login, server_mistake
 from podgate.model.documents import locate, parse
-from podgate.model.options import did_you_mean
 from podgate.model.secret import Secret
+from podgate.model.spelling import did_you_mean
 
 _REFUSED_CLUSTER: Final = {
     "proxy-url": "a proxy towards the API is not supported: take it out, or reach the server directly",

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from podgate.commandline.usage import Parser, UsageError, wants_json
 from podgate.lab.messages import LabError
 from podgate.lab.places import DEFAULT_BASE, DEFAULT_NAME, places
-from podgate.model.usage import Parser, UsageError, wants_json
 from podgate.observe.showing import complain
 
 _WHERE: Final = "a Pod as [NAMESPACE/]NAME, or node/NAME, or host/NAME"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from podgate.model.frozen import Frozen, ObjectRef
-from podgate.model.options import nearest
+from podgate.model.spelling import nearest
 
 Object = dict[str, Any]
 """An object as JSON has it. Treat it as frozen: build another one instead of changing it."""

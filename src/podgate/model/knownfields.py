@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from podgate.model.fieldpath import Part, field_path
-from podgate.model.options import did_you_mean
+from podgate.model.spelling import did_you_mean
 
 _Fields = Mapping[str, "_Fields | None"]
 """Fields by name, with theirs; those of the items where it is a list; None where anything may follow."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from podgate.admin.addons.cli import main
+from podgate.commandline.usage import UsageError
 from podgate.joints import SourceError
-from podgate.model.usage import UsageError
 from tests.support.asynchronous import in_loop
 from tests.support.fake_addons import KINDS, manifest
 from tests.support.fake_apiserver import FakeApiServer

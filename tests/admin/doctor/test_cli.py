@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from podgate.admin.doctor.cli import main
+from podgate.commandline.usage import UsageError
 from podgate.joints import SourceError
 from podgate.kubeapi.discovery import VERSION
-from podgate.model.usage import UsageError
 from tests.support.asynchronous import in_loop
 from tests.support.doctor import DEPLOY, FEATURES, MOUNT, OWN, doctor, report
 from tests.support.fake_apiserver import RESOURCES, FakeApiServer

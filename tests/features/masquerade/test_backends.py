@@ -2,6 +2,7 @@
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.masquerade.backends import (
     BACKENDS,
     FAMILIES,
@@ -18,7 +19,6 @@ from podgate.features.masquerade.settings import Settings
 from podgate.features.masquerade.to_iptables import KEPT_CHAINS, recorded_chains
 from podgate.joints import Compiled, Inputs
 from podgate.model.kinds.meta import ObjectMeta
-from podgate.model.options import settings_from
 from podgate.model.snapshot import Listed, Snapshot
 from podgate.model.table import Table
 

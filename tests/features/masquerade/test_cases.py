@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.masquerade.check import check
 from podgate.features.masquerade.compile import KEPT, Compiler
 from podgate.features.masquerade.explain import Unanswerable, explain, source_text
@@ -29,7 +30,6 @@ from podgate.model.kinds.meta import ref_of
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.machine import Address, Family, Interface, IPAddress, Machine, Route
-from podgate.model.options import settings_from
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.model.table import Table

@@ -8,6 +8,8 @@ from ipaddress import ip_address
 
 import pytest
 
+from podgate.commandline.goflags import FlagError
+from podgate.commandline.options import settings_from
 from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.deciding import decide
 from podgate.features.masquerade.dropin import environment, main, notes_on, settings_of
@@ -17,8 +19,6 @@ from podgate.features.masquerade.to_iptables import Writer
 from podgate.joints import Inputs
 from podgate.lab.images import ENTRIES
 from podgate.model.files import Present
-from podgate.model.goflags import FlagError
-from podgate.model.options import settings_from
 from tests.support.iptables_states import chain_text
 
 OLD = {"backend": "iptables", "rules": "ip-masq-agent"}

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.masquerade.backends import BackendCompiler, Choice, States
 from podgate.features.masquerade.compile import KEPT
 from podgate.features.masquerade.config import from_kept
@@ -17,7 +18,6 @@ from podgate.features.masquerade.to_iptables import KEPT_CHAINS, OWNERS
 from podgate.joints import Compiled, ForeignNat, ForeignRule, Inputs
 from podgate.model.files import Present
 from podgate.model.frozen import ObjectRef
-from podgate.model.options import settings_from
 from podgate.model.problems import Problem
 from podgate.targets.iptables.listing import read_listing
 from tests.support.netns import NetNamespace, netns

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.explain import Answer, explain
 from podgate.features.masquerade.intent import Intent
@@ -28,7 +29,6 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.nodes import NODE, Node, NodeSpec
 from podgate.model.machine import Address, Interface, Machine, Route
-from podgate.model.options import settings_from
 from podgate.model.packet import Accept, Locality, Masquerade, Packet
 from podgate.model.snapshot import Listed, Snapshot
 from podgate.model.table import Table

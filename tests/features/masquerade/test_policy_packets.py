@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.explain import Answer, explain
 from podgate.features.masquerade.intent import Intent
@@ -24,7 +25,6 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.pods import Pod, PodIP, PodSpec, PodStatus
 from podgate.model.machine import Family
-from podgate.model.options import settings_from
 from podgate.model.snapshot import Listed, Snapshot
 from podgate.model.table import Table
 from podgate.sources.machine import load_machine

@@ -2,8 +2,8 @@
 
 import pytest
 
+from podgate.commandline.options import SettingsError, options_of, settings_from
 from podgate.features.masquerade.settings import Settings
-from podgate.model.options import SettingsError, options_of, settings_from
 
 
 def test_defaults_are_good() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podgate.commandline.options import settings_from
 from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.config import Config
 from podgate.features.masquerade.intent import FamilyIntent, Intent, PolicyIntent, Spans, Translation
@@ -32,7 +33,6 @@ from podgate.model.documents import parse
 from podgate.model.files import Present
 from podgate.model.frozen import ObjectRef
 from podgate.model.machine import Family
-from podgate.model.options import settings_from
 from podgate.model.packet import Masquerade, Packet
 from podgate.targets.iptables.diff import diff
 from podgate.targets.iptables.fake import FakeIptables

@@ -4,6 +4,7 @@ from ipaddress import ip_network
 
 import msgspec
 
+from podgate.commandline.options import settings_from
 from podgate.features.metadata.compile import Compiler
 from podgate.features.metadata.explain import Question, head_of
 from podgate.features.metadata.filter import Decider
@@ -20,7 +21,6 @@ from podgate.model.kinds.meta import ref_of
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.machine import Machine, Route
-from podgate.model.options import settings_from
 from podgate.model.snapshot import Listed, Snapshot
 from podgate.model.table import Table
 from tests.support.cases import Case

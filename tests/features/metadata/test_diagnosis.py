@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from podgate.commandline.findings import Finding, answered
 from podgate.features.metadata.diagnosis import (
     NO_SOURCE,
     Asked,
@@ -16,7 +17,6 @@ from podgate.features.metadata.diagnosis import (
     ways_past,
 )
 from podgate.features.metadata.node_rules import READY_LABEL
-from podgate.model.findings import Finding, exit_code
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.nodes import Node
@@ -206,7 +206,7 @@ LINES = {
 def test_line(finding: Finding, verdict: str, seen: str, todo: str) -> None:
     assert (finding.verdict, finding.todo[: len(todo)] if todo else finding.todo) == (verdict, todo)
     assert finding.seen.startswith(seen)
-    assert exit_code([finding]) == (verdict == "bad")
+    assert answered([finding]).code == (verdict == "bad")
     assert bool(finding.todo) or verdict == "ok"
 
 

@@ -4,11 +4,11 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.metadata.intent import NodeRules, Redirect, Refusal
 from podgate.features.metadata.node_rules import READY_LABEL, node_rules
 from podgate.features.metadata.settings import Settings
 from podgate.model.machine import Machine, Route
-from podgate.model.options import SettingsError, settings_from
 
 READY = {READY_LABEL: "true"}
 MACHINE = Machine()

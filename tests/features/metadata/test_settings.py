@@ -4,8 +4,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from podgate.commandline.options import SettingsError, options_of, settings_from
 from podgate.features.metadata.settings import Settings, address_and_port
-from podgate.model.options import SettingsError, options_of, settings_from
 
 
 def mistakes(**given: object) -> tuple[str, ...]:

@@ -4,12 +4,12 @@ from ipaddress import ip_address
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.metadata.intent import NodeRules
 from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.to_conntrack import barred
 from podgate.model.machine import Machine
-from podgate.model.options import settings_from
 from podgate.targets.conntrack.state import Flow
 
 POD, NODE, CLOUD, OWN = "10.244.1.2", "192.0.2.1", "169.254.169.254", "169.254.169.252"

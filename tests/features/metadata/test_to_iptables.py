@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from podgate.commandline.options import settings_from
 from podgate.features.metadata.intent import NodeRules
 from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.to_iptables import OWNERS, forged_rules, redirect_rules
 from podgate.features.metadata.to_nftables import redirect_table, refusals_table
 from podgate.model.machine import Machine
-from podgate.model.options import settings_from
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.render import render

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from podgate.commandline.options import settings_from
 from podgate.features.metadata.intent import NodeRules
 from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.to_nftables import REDIRECT_TABLE, TABLE, redirect_table, refusals_table
 from podgate.linux.namespaces import inside_network
 from podgate.model.machine import Machine
-from podgate.model.options import settings_from
 from podgate.targets.nftables.render import render
 from podgate.targets.nftables.state import State
 from tests.support.metadata_node import CLOUD, CLOUD6, LOCAL, UPLINK, Asking, asked, metadata_node, serving

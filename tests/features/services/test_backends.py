@@ -2,12 +2,12 @@
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.services.backends import Choice, States, StatesWriter, iptables_step, last_step, steps_before
 from podgate.features.services.feature import FEATURE
 from podgate.features.services.intent import FAMILIES, FamilyIntent, Intent
 from podgate.features.services.iptables_names import TABLES
 from podgate.features.services.settings import Settings
-from podgate.model.options import settings_from
 from podgate.targets.iptables.state import Binary
 
 BOTH = Intent(FamilyIntent("ip"), FamilyIntent("ip6"))

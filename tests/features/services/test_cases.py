@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from podgate.commandline.options import options_of, settings_from
 from podgate.features.services.addresses import address_text, endpoint_text, with_port
 from podgate.features.services.check import check
 from podgate.features.services.compile import Compiler
@@ -19,7 +20,6 @@ from podgate.model.documents import parse
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Address, Machine
-from podgate.model.options import options_of, settings_from
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Absent
 from podgate.sources.objects import raw_ref

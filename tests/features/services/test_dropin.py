@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from podgate.commandline.goflags import FlagError
 from podgate.features.services.dropin import main, settings_of
 from podgate.features.services.proxy_fields import FIELDS
 from podgate.features.services.proxy_flags import FLAGS, read_flags
-from podgate.model.goflags import FlagError
 from podgate.observe.logs import stderr_log
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"

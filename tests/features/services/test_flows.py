@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.services.compile import Compiler
 from podgate.features.services.endpoints import Here
 from podgate.features.services.explain import Asker, answer_json
@@ -15,7 +16,6 @@ from podgate.joints import Inputs
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Family
-from podgate.model.options import settings_from
 from tests.features.services.flows import FAKE, Flow, Scenario, World, in_world, read_scenarios
 from tests.support.service_inputs import inputs_of, machine_of, node_object, service_range
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.compile import Compiler
 from podgate.features.services.explain import Asker, answer_json
 from podgate.features.services.intent import FAMILIES, Intent
@@ -29,7 +30,6 @@ from podgate.joints import Inputs
 from podgate.model.fieldpath import split_path
 from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.kinds.nodes import NODE
-from podgate.model.options import SettingsError, settings_from
 from podgate.targets.nftables.fake import FakeNftables
 from tests.features.services.flows import FAKE
 from tests.features.services.test_same_answer import objects as good_objects

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podgate.commandline.options import settings_from
 from podgate.features.services.compile import Compiler
 from podgate.features.services.intent import Intent
 from podgate.features.services.iptables_names import NAMES, TABLES
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_iptables import MANY_ENDPOINTS, Writer
-from podgate.model.options import settings_from
 from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.state import Rule, State, TableName
 from tests.features.services.flows import FAKE

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.feature import FEATURE
 from podgate.features.services.proxy_config import read_config
 from podgate.features.services.proxy_settings import options_in
 from podgate.features.services.settings import Settings
 from podgate.model.frozen import file_ref
-from podgate.model.options import SettingsError, settings_from
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from podgate.commandline.options import SettingsError, options_of, settings_from
 from podgate.features.services.settings import Settings
-from podgate.model.options import SettingsError, options_of, settings_from
 
 WANTED = "at most 63 letters, digits, -, _ and ., a letter or digit at both ends"
 

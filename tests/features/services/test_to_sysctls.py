@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import (
     CLOSE_WAIT,
@@ -15,7 +16,6 @@ from podgate.features.services.to_sysctls import (
     UDP_STREAM,
     sysctls_of,
 )
-from podgate.model.options import settings_from
 
 USUAL = {MAX: 131072, ESTABLISHED: 86400, CLOSE_WAIT: 3600}
 

@@ -17,10 +17,10 @@ from podgate.admin.addons.cluster import Cluster
 from podgate.admin.addons.folder import MODE_LABEL, MODES, Folder, understood
 from podgate.admin.addons.keeping import Keeper, for_ever, once, preview
 from podgate.admin.reaching import NOT_IN_TIME, add_api, connection_to, let_in
+from podgate.commandline.usage import Parser, UsageError
 from podgate.joints import Answered
 from podgate.kubeapi.connection import Connection
 from podgate.kubeapi.discovery import VERSION
-from podgate.model.usage import Parser, UsageError
 from podgate.observe.logs import stderr_log
 from podgate.sources.manifests import load_manifests
 

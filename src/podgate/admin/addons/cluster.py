@@ -23,8 +23,8 @@ from podgate.kubeapi.discovery import kinds_of, kinds_request
 from podgate.kubeapi.requests import Request, apply, create, delete, dry_run, get
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.pods import POD
-from podgate.model.options import did_you_mean
 from podgate.model.snapshot import Kind, Watch
+from podgate.model.spelling import did_you_mean
 from podgate.targets.kubernetes.ownership import owned_parts
 from podgate.targets.kubernetes.state import canonical
 

@@ -14,7 +14,7 @@ from podgate.model.documents import Lines
 from podgate.model.fieldpath import field_path
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
 from podgate.model.frozen import Frozen
-from podgate.model.options import did_you_mean
+from podgate.model.spelling import did_you_mean
 from podgate.sources.objects import objects_in, parsed_file
 
 Object = dict[str, Any]

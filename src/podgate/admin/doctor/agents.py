@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from podgate.model.findings import Finding
+from podgate.commandline.findings import Finding
 from podgate.model.frozen import Frozen, ObjectRef
 
 Object = Mapping[str, Any]

@@ -32,17 +32,16 @@ from podgate.admin.doctor.examining import (
     settings_of,
     unread_findings,
 )
-from podgate.admin.doctor.findings import answered
 from podgate.admin.doctor.rights import Account
 from podgate.admin.reaching import NO_API, add_api, kubeconfig_of
+from podgate.commandline.findings import Finding, answered
+from podgate.commandline.usage import Parser
 from podgate.joints import Answered, SourceError
 from podgate.kubeapi.connection import Connection, Limits, UnreachableError
 from podgate.model.files import Missing, Present, Unreadable
-from podgate.model.findings import Finding
 from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.model.usage import Parser
 from podgate.sources.manifests import load_manifests
 from podgate.sources.objects import objects_in, parsed_file
 from podgate.sources.origin import Api, Manifests, Origin, access_of, load, origin, unasked

@@ -24,20 +24,20 @@ from podgate.admin.doctor.agents import (
 )
 from podgate.admin.doctor.rights import Account, Right, is_allowed, reads, review, right_findings, tells
 from podgate.admin.reaching import Ask, each_of, listed
+from podgate.commandline.findings import Finding
+from podgate.commandline.options import SettingsError, options_of, settings_from
+from podgate.commandline.usage import Parser, UsageError, add_option, given
 from podgate.joints import Feature, Inputs
 from podgate.kubeapi.answers import Refusal
 from podgate.kubeapi.connection import AccessError, UnreachableError
 from podgate.kubeapi.discovery import VERSION, kinds_of, kinds_request, version_of
-from podgate.model.findings import Finding
 from podgate.model.frozen import Frozen
 from podgate.model.kinds.meta import ApiStruct
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.kinds.reports import FEATURE_LABEL, NODE_REPORT, ReportMeta, report_name
 from podgate.model.machine import Machine
-from podgate.model.options import SettingsError, options_of, settings_from
 from podgate.model.snapshot import Kind, Listed, Snapshot, Watch
-from podgate.model.usage import Parser, UsageError, add_option, given
 from podgate.telling import manager_of, object_name
 
 OLDEST: Final = (1, 22)

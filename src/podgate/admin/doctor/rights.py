@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from podgate.commandline.findings import Finding
 from podgate.kubeapi.requests import Request
-from podgate.model.findings import Finding
 from podgate.model.frozen import Frozen
 from podgate.model.kinds.meta import ApiStruct
 from podgate.model.kinds.reports import NODE_REPORT

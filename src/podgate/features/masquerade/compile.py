@@ -45,9 +45,9 @@ from podgate.model.kinds.config import NAMESPACE
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.kinds.pods import POD, Pod
 from podgate.model.machine import Family, Machine
-from podgate.model.options import did_you_mean
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.remembering import Remembered
+from podgate.model.spelling import did_you_mean
 from podgate.model.table import Table, mapped
 
 KEPT: Final = "config.json"

@@ -15,10 +15,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from podgate.commandline.goflags import FlagError, HelpAskedError
+from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.masquerade.goflags import Flags, read_flags, usage_lines
 from podgate.features.masquerade.settings import Settings
-from podgate.model.goflags import FlagError, HelpAskedError
-from podgate.model.options import SettingsError, settings_from
 from podgate.observe.logs import stderr_log
 
 NAME: Final = "ip-masq-agent"

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from podgate.commandline.checked import checked_rows, checked_text, objects_seen, objects_text
 from podgate.features.masquerade.backends import (
     BINARIES,
     FAMILIES,
@@ -43,7 +44,6 @@ from podgate.features.masquerade.to_nftables import KEEP, TABLE
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Step
 from podgate.linux.iptables import hinted_binary
 from podgate.linux.tools import tool_version
-from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text
 from podgate.model.files import FileWatch
 from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE
 from podgate.model.kinds.nodes import NODE

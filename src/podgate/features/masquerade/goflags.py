@@ -1,16 +1,16 @@
 """goflags: the flags of ip-masq-agent.
 
 Here: their names, types and help, and which of them change nothing here. Pure. Not here: Go's syntax
-(model/goflags.py), what the flags do (dropin.py).
+(commandline/goflags.py), what the flags do (dropin.py).
 Invariant: the flags are the old program's, no more and no less.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from podgate.commandline.goflags import Type, read_go_flags
+from podgate.commandline.guidance import OLD_NAMES
 from podgate.model.frozen import Frozen
-from podgate.model.goflags import Type, read_go_flags
-from podgate.model.guidance import OLD_NAMES
 
 AGENT_FLAGS: Final[dict[str, tuple[Type, str]]] = {
     "masq-chain": ("string", "the chain in table nat that the rules are in (default IP-MASQ-AGENT)"),

@@ -27,9 +27,9 @@ from podgate.features.masquerade.selecting import NotASelector, PodSelection, re
 from podgate.model.fieldpath import field_path
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Family, IPAddress
-from podgate.model.options import did_you_mean
 from podgate.model.problems import Problem, Severity
 from podgate.model.selectors import Selector
+from podgate.model.spelling import did_you_mean
 
 ACTIONS: Final[Mapping[str, Action]] = {"Keep": "keep", "Masquerade": "masquerade", "SNAT": "snat"}
 _SPEC: Final = ("priority", "from", "to", "outputInterfaces", "action", "snatAddress", "ports")

@@ -17,8 +17,8 @@ from podgate.model.documents import field_path, split_path
 from podgate.model.durations import NotADuration, parse, text_of
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Family
-from podgate.model.options import did_you_mean, nearest
 from podgate.model.problems import Problem, Severity
+from podgate.model.spelling import did_you_mean, nearest
 
 RESYNC_FLOOR: Final = 1_000_000_000
 """Nanoseconds. Changes and drift are noticed at once; more drift checks than one a second only cost."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from podgate.features.masquerade.cidrs import shown
 from podgate.model.frozen import Frozen
-from podgate.model.options import did_you_mean
 from podgate.model.selectors import Requirement, Selector, matches_labels
+from podgate.model.spelling import did_you_mean
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """What API servers put on every namespace, with its name (since Kubernetes 1.22)."""

@@ -7,10 +7,7 @@ Invariant: an option that does nothing is not a field.
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
-from podgate.features.masquerade.ports import NotPorts, Ports, read_ports
-from podgate.features.masquerade.to_iptables import CHAIN
-from podgate.model.frozen import Frozen
-from podgate.model.options import (
+from podgate.commandline.options import (
     CLEAN_ON_EXIT,
     CONTEXT,
     DECIDING,
@@ -23,6 +20,9 @@ from podgate.model.options import (
     empty_mistakes,
     kube_mistakes,
 )
+from podgate.features.masquerade.ports import NotPorts, Ports, read_ports
+from podgate.features.masquerade.to_iptables import CHAIN
+from podgate.model.frozen import Frozen
 from podgate.observe.listen import listen_mistakes
 from podgate.targets.iptables.state import chain_name_mistake
 

@@ -9,12 +9,12 @@ Invariant: a finding names the rule or option, what it leads to, and what to wri
 from collections.abc import Iterator
 from typing import Final
 
+from podgate.commandline.checked import options_ref
 from podgate.features.metadata.filter import Filter, NamedPolicy
 from podgate.features.metadata.globs import Wild, segments_of
 from podgate.features.metadata.intent import Intent
 from podgate.features.metadata.profiles import Profile
 from podgate.features.metadata.spec import Rule
-from podgate.model.checked import options_ref
 from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.problems import Problem
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from podgate.commandline.findings import Finding
 from podgate.features.metadata.node_rules import READY_LABEL
-from podgate.model.findings import Finding
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.nodes import Node
 from podgate.model.kinds.workloads import DaemonSet

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from podgate import __version__
+from podgate.commandline.goflags import FlagError, HelpAskedError, read_go_flags
+from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.metadata.server.running import SERVER
 from podgate.features.metadata.settings import Settings
-from podgate.model.goflags import FlagError, HelpAskedError, read_go_flags
-from podgate.model.options import SettingsError, settings_from
 
 DEFAULTS: Final = {"addr": "127.0.0.1:988", "metrics-addr": "127.0.0.1:989"}
 _HELP: Final = {"addr": "Address at which to listen and proxy", "metrics-addr": "Address at which to publish metrics"}
@@ -35,7 +35,7 @@ def usage() -> str:
     lines = ["Usage of metadata-proxy:"]
     for name, default in sorted(DEFAULTS.items()):
         lines += [f"  -{name} string", f'    \t{_HELP[name]} (default "{default}")']
-    from podgate.model.guidance import OLD_NAMES  # noqa: PLC0415 - the proxy's process is small
+    from podgate.commandline.guidance import OLD_NAMES  # noqa: PLC0415 - the proxy's process is small
 
     lines += [
         f"This is podgate {__version__}: podgate metadata run --help shows more.",

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from podgate.commandline.checked import checked_rows, checked_text, objects_seen, objects_text
 from podgate.features.metadata.check import check
 from podgate.features.metadata.clients import source_text
 from podgate.features.metadata.compile import Compiler, file_watches, node_watches
@@ -20,7 +21,6 @@ from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.server.node import node_steps
 from podgate.features.metadata.settings import Settings
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Step
-from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text
 from podgate.model.files import FileWatch
 from podgate.model.kinds.pods import POD, pod_named, pod_names
 from podgate.model.snapshot import Watch

@@ -13,10 +13,10 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from podgate.commandline.guidance import GUIDES
+from podgate.commandline.usage import Formatter, guessed
 from podgate.features.metadata.node_rules import READY_LABEL
 from podgate.model.frozen import Frozen
-from podgate.model.guidance import GUIDES
-from podgate.model.usage import Formatter, guessed
 
 BEGIN: Final = "# BEGIN_PROMETHEUS_TO_SD"
 END: Final = "# END_PROMETHEUS_TO_SD"

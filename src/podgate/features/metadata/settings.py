@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Final, Literal
 
+from podgate.commandline.options import CONTEXT, DECIDING, KUBECONFIG, Option, empty_mistakes, kube_mistakes
 from podgate.features.metadata.freshness import STALE_AFTER
 from podgate.features.metadata.profiles import GCE, PROFILES, V0112, Profile, Switch
 from podgate.model.frozen import Frozen
-from podgate.model.options import CONTEXT, DECIDING, KUBECONFIG, Option, did_you_mean, empty_mistakes, kube_mistakes
+from podgate.model.spelling import did_you_mean
 
 LOCAL_ADDRESS: Final = "169.254.169.252"
 """Where redirected packets arrive: an address on lo, of scope host."""

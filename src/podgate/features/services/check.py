@@ -9,13 +9,13 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from podgate.commandline.checked import options_ref
 from podgate.features.services.addresses import Span, address_text, family_of, span, within
 from podgate.features.services.intent import FAMILIES, FamilyIntent, Intent, ServicePort
 from podgate.features.services.lacking import lack_of, what_of
 from podgate.features.services.settings import ALL, PRIMARY, Settings
 from podgate.features.services.slices import READY, TERMINATING, SliceFacts, read_slice
 from podgate.joints import Inputs
-from podgate.model.checked import options_ref
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE
 from podgate.model.kinds.services import SERVICE, Service

@@ -20,6 +20,9 @@ from typing import Any, Final
 import yaml
 
 from podgate import __version__
+from podgate.commandline.goflags import FlagError, HelpAskedError
+from podgate.commandline.guidance import OLD_NAMES
+from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.feature import FEATURE, Services
 from podgate.features.services.proxy_config import ProxyConfig, completed, nested, node_name, usual_pages
 from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, ProxyFlags, read_flags
@@ -27,9 +30,6 @@ from podgate.features.services.proxy_settings import NO_IPVS, options_in
 from podgate.features.services.server.proxy_file import config_in
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import NAMES, sysctls_of
-from podgate.model.goflags import FlagError, HelpAskedError
-from podgate.model.guidance import OLD_NAMES
-from podgate.model.options import SettingsError, settings_from
 from podgate.observe.logs import Log, stderr_log
 from podgate.targets.sysctl.apply import SysctlTarget
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from podgate.commandline.checked import checked_rows, checked_text
 from podgate.features.services.backends import Choice, States, StatesWriter, last_step
 from podgate.features.services.check import check
 from podgate.features.services.compile import Compiler, watches
@@ -39,7 +40,6 @@ from podgate.features.services.to_sysctls import NAMES as SYSCTLS
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Served, Step
 from podgate.kubeapi.access import AccessError
 from podgate.kubeapi.credentials import load_kubeconfig
-from podgate.model.checked import checked_rows, checked_text
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE

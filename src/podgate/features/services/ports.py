@@ -25,8 +25,8 @@ from podgate.model.kinds.services import (
     ServiceSpec,
 )
 from podgate.model.machine import Family
-from podgate.model.options import did_you_mean
 from podgate.model.problems import Problem, Severity
+from podgate.model.spelling import did_you_mean
 
 _MOST_STICKY: Final = 86400
 _NAMES: Final[Mapping[Family, str]] = {"ip": "IPv4", "ip6": "IPv6"}

@@ -22,8 +22,8 @@ from podgate.model import documents
 from podgate.model.durations import NotADuration, go_text, parse
 from podgate.model.fieldpath import field_path
 from podgate.model.frozen import Frozen, ObjectRef
-from podgate.model.options import did_you_mean
 from podgate.model.problems import Problem, Severity
+from podgate.model.spelling import did_you_mean
 
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"

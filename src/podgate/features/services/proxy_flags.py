@@ -1,18 +1,18 @@
 """proxy_flags: the flags of kube-proxy, and which fields of its configuration they are. Pure.
 
-Here: names, types, meanings. Not here: their syntax (model/posixflags.py), what the fields do (proxy_settings.py).
+Here: names, types, meanings. Not here: their syntax (commandline/posixflags.py), what fields do (proxy_settings.py).
 Invariant: the flags are the old program's; with --config it looks at no other but --hostname-override, and says so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from podgate.commandline.goflags import FlagError, Type
+from podgate.commandline.posixflags import read_posix_flags
 from podgate.features.services.proxy_config import with_port
 from podgate.features.services.proxy_fields import FIELDS
 from podgate.model.durations import NotADuration, parse
 from podgate.model.frozen import Frozen
-from podgate.model.goflags import FlagError, Type
-from podgate.model.posixflags import read_posix_flags
 
 
 class ProxyFlag(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from podgate.commandline.options import SettingsError
 from podgate.features.services.addresses import span, within
 from podgate.features.services.node import is_loopback
 from podgate.features.services.proxy_config import (
@@ -20,7 +21,6 @@ from podgate.features.services.proxy_config import (
 )
 from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, SECOND
 from podgate.features.services.settings import ALL, LOCALHOST
-from podgate.model.options import SettingsError
 
 NO_IPVS: Final = (
     "mode ipvs is not built yet: use nftables, which is as fast with any number of Services; "

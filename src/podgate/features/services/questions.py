@@ -14,8 +14,8 @@ from podgate.features.services.intent import FAMILIES, Intent, Protocol, Service
 from podgate.joints import Inputs, QuestionError
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.services import SERVICE
-from podgate.model.options import did_you_mean
 from podgate.model.problems import Problems
+from podgate.model.spelling import did_you_mean
 
 FORMS: Final = "ADDRESS[:PORT[/PROTOCOL]] or [NS/]SERVICE[:PORT[/PROTOCOL]], as 10.96.0.10:53/udp or kube-system/dns"
 

@@ -9,10 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
-from podgate.features.services.addresses import Span, family_of, span
-from podgate.model.frozen import Frozen
-from podgate.model.machine import Family
-from podgate.model.options import (
+from podgate.commandline.options import (
     CLEAN_ON_EXIT,
     CONTEXT,
     DECIDING,
@@ -25,6 +22,9 @@ from podgate.model.options import (
     empty_mistakes,
     kube_mistakes,
 )
+from podgate.features.services.addresses import Span, family_of, span
+from podgate.model.frozen import Frozen
+from podgate.model.machine import Family
 from podgate.observe.listen import listen_mistakes
 
 _SETTING: Final = ("run", "plan")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from podgate.commandline.findings import Finding, answered
 from podgate.features.metadata.diagnosis import Asked, scheduled
 from podgate.features.metadata.node_rules import READY_LABEL
-from podgate.features.metadata.server.doctor import _objects, answer, examine
+from podgate.features.metadata.server.doctor import _objects, examine
 from podgate.features.metadata.settings import Settings
-from podgate.model.findings import Finding
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.workloads import DAEMON_SET as DAEMONS
 from tests.features.metadata.server.test_sockets import ask, started
@@ -77,12 +77,12 @@ def test_a_node_without_one_is_not() -> None:
             "other agents": "ok",
             "denials": "unknown",
         }
-        answered = answer(node.call(lambda: look(SETTINGS)))
-        assert answered.code == 1
-        lines = answered.text.splitlines()
+        told = answered(node.call(lambda: look(SETTINGS)))
+        assert told.code == 1
+        lines = told.text.splitlines()
         assert "ok      address: 127.0.0.1 is this node's" in lines
         assert lines[lines.index(f"bad     port 988: {NOBODY}") + 1] == "        start the proxy, and look at its log"
-        row = answered.data[3]
+        row = told.data[3]
         assert (row["name"], row["verdict"], row["todo"]) == ("port 988", "bad", "start the proxy, and look at its log")
         elsewhere = verdicts(node.call(lambda: look(Settings())))
         assert elsewhere["address"] == "bad"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.metadata.intent import Backend, NodeRules
 from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.server.node import BEFORE_LISTENING, addresses_of, node_steps, trial_of
@@ -9,7 +10,6 @@ from podgate.features.metadata.server.running import SERVER
 from podgate.features.metadata.server.trial import Trial
 from podgate.features.metadata.settings import Settings
 from podgate.model.machine import Machine
-from podgate.model.options import settings_from
 from podgate.observe.logs import stderr_log
 from podgate.targets.addresses.state import State as Addresses
 

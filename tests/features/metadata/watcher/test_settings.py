@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.metadata.watcher.settings import WatchSettings
-from podgate.model.options import SettingsError, settings_from
 
 BAD = [
     ({"source": ""}, "--source is empty"),

@@ -12,6 +12,7 @@ from ipaddress import ip_address
 import msgspec
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.services.health import Taken
 from podgate.features.services.intent import FamilyIntent, Intent, NodeWide, ServicePort
 from podgate.features.services.server import loopback
@@ -19,7 +20,6 @@ from podgate.features.services.server.serving import Serving, cell_of
 from podgate.features.services.settings import Settings
 from podgate.joints import Key
 from podgate.model.frozen import ObjectRef
-from podgate.model.options import settings_from
 from podgate.model.table import Table
 from tests.support.netns import NetNamespace, netns
 from tests.support.poll import poll_async

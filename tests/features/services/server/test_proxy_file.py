@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from podgate.commandline.options import SettingsError
 from podgate.features.services.server.proxy_file import configured_by
-from podgate.model.options import SettingsError
 
 HEAD = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration

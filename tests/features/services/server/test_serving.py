@@ -8,12 +8,12 @@ from ipaddress import ip_address
 
 import pytest
 
+from podgate.commandline.options import settings_from
 from podgate.features.services.health import Taken
 from podgate.features.services.intent import FamilyIntent, HealthCheck, Intent, NodeWide
 from podgate.features.services.server.serving import Serving, cell_of, listeners_of
 from podgate.features.services.settings import Settings
 from podgate.joints import Key
-from podgate.model.options import settings_from
 from podgate.model.problems import Problem
 from podgate.model.table import Table
 from podgate.observe.answers import Answer

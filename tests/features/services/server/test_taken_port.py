@@ -4,10 +4,10 @@ import io
 import json
 import socket
 
+from podgate.commandline.options import settings_from
 from podgate.features.services.feature import FEATURE
 from podgate.features.services.settings import Settings
 from podgate.kubeapi.access import Access
-from podgate.model.options import settings_from
 from podgate.observe.logs import Log
 from tests.support.fake_apiserver import RESOURCES, FakeApiServer
 from tests.support.fake_objects import Resource

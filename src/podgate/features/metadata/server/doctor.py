@@ -10,11 +10,12 @@ import contextlib
 import functools
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from podgate.commandline.findings import Finding
 from podgate.features.metadata import diagnosis
 from podgate.features.metadata.compile import file_watches, intent_of
 from podgate.features.metadata.explain import Question, explain
@@ -28,9 +29,8 @@ from podgate.features.metadata.server.probing import HEAD, ask, status_of
 from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings, address_and_port
 from podgate.features.metadata.to_iptables import OWNERS
 from podgate.features.metadata.to_nftables import FIRST_DSTNAT, REDIRECT_TABLE, TABLE
-from podgate.joints import Answered, ApplyError, Inputs, SourceError
+from podgate.joints import ApplyError, Inputs, SourceError
 from podgate.linux.running import find_program, run
-from podgate.model.findings import Finding, exit_code, findings_json
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.kinds.pods import POD, Pod
 from podgate.model.kinds.workloads import DAEMON_SET
@@ -88,12 +88,6 @@ class Objects(NamedTuple):
 
     snapshot: Snapshot
     unread: Mapping[str, str]
-
-
-def answer(findings: Iterable[Finding]) -> Answered:
-    """Give findings, and the exit code: 1 when something is bad."""
-    found = list(findings)
-    return Answered("\n".join(map(str, found)), findings_json(found), exit_code(found))
 
 
 def examine(settings: Settings, environ: Mapping[str, str], ask_from_pods: AskPods = ask_pods) -> Iterator[Finding]:

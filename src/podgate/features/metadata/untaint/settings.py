@@ -7,8 +7,15 @@ Invariant: objects come from an API alone, since a Node's taints are there.
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
+from podgate.commandline.options import (
+    ALL_PAGES_ADDR,
+    CONTEXT,
+    KUBECONFIG_OF_AGENT,
+    Option,
+    empty_mistakes,
+    kube_mistakes,
+)
 from podgate.model.frozen import Frozen
-from podgate.model.options import ALL_PAGES_ADDR, CONTEXT, KUBECONFIG_OF_AGENT, Option, empty_mistakes, kube_mistakes
 from podgate.observe.listen import listen_mistakes
 
 

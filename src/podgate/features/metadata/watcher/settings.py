@@ -7,9 +7,7 @@ Invariant: nothing here changes how a request is decided but the objects and fil
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
-from podgate.features.metadata.settings import SOCKET_PATH, is_socket_path
-from podgate.model.frozen import Frozen
-from podgate.model.options import (
+from podgate.commandline.options import (
     ALL_PAGES_ADDR,
     CONTEXT,
     KUBECONFIG_OF_AGENT,
@@ -18,6 +16,8 @@ from podgate.model.options import (
     empty_mistakes,
     kube_mistakes,
 )
+from podgate.features.metadata.settings import SOCKET_PATH, is_socket_path
+from podgate.model.frozen import Frozen
 from podgate.observe.listen import listen_mistakes
 
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.proxy_config import ProxyConfig, read_config
 from podgate.features.services.proxy_settings import options_in, paths_of
 from podgate.features.services.settings import Settings
 from podgate.model.fieldpath import field_path
 from podgate.model.files import Present
 from podgate.model.frozen import file_ref
-from podgate.model.options import SettingsError, settings_from
 from podgate.model.problems import Problem
 from podgate.sources.locate import Locator
 

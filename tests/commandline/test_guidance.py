@@ -1,6 +1,6 @@
 """The end of a help: its form. That the texts are true: tests/test_help.py and tests/test_exit_codes.py."""
 
-from podgate.model.guidance import Guidance
+from podgate.commandline.guidance import Guidance
 
 
 def test_examples_then_codes_then_the_page() -> None:

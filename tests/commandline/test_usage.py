@@ -2,8 +2,8 @@
 
 import pytest
 
-from podgate.model.options import OptionSpec
-from podgate.model.usage import Parser, UsageError, add_option, wants_json
+from podgate.commandline.options import OptionSpec
+from podgate.commandline.usage import Parser, UsageError, add_option, wants_json
 
 
 def parser() -> Parser:

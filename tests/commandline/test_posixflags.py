@@ -2,8 +2,8 @@
 
 import pytest
 
-from podgate.model.goflags import FlagError, HelpAskedError, Type
-from podgate.model.posixflags import read_posix_flags
+from podgate.commandline.goflags import FlagError, HelpAskedError, Type
+from podgate.commandline.posixflags import read_posix_flags
 
 TYPES: dict[str, Type] = {"mode": "string", "all": "bool", "bit": "int", "v": "string"}
 

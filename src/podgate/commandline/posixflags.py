@@ -7,8 +7,8 @@ Invariant: what pflag takes is taken, and what it refuses is refused, with the f
 
 from collections.abc import Mapping, Sequence
 
-from podgate.model.goflags import FlagError, HelpAskedError, Type, go_value
-from podgate.model.options import did_you_mean
+from podgate.commandline.goflags import FlagError, HelpAskedError, Type, go_value
+from podgate.model.spelling import did_you_mean
 
 
 def read_posix_flags(

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import pytest
 
+from podgate.commandline.options import Option, OptionSpec, SettingsError, options_of, settings_from
 from podgate.model.frozen import Frozen
-from podgate.model.options import Option, OptionSpec, SettingsError, did_you_mean, options_of, settings_from
 
 
 class Sample(Frozen, frozen=True):
@@ -72,16 +72,3 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_a_class_adds_what_types_cannot_say() -> None:
     with pytest.raises(SettingsError, match="--tries must be more than 0"):
         settings_from(Sample, {"target": "a", "tries": 0})
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("nonMasqeuradeCIDRs", ' (did you mean "nonMasqueradeCIDRs"?)'),
-        ("NONMASQUERADECIDR", ' (did you mean "nonMasqueradeCIDRs"?)'),
-        ("masqueradeAll", ""),
-        ("", ""),
-    ],
-)
-def test_did_you_mean(word: str, expected: str) -> None:
-    assert did_you_mean(word, ("nonMasqueradeCIDRs", "cidrLimit")) == expected

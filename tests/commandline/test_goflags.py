@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podgate.model.goflags import FlagError, HelpAskedError, Type, read_go_flags
+from podgate.commandline.goflags import FlagError, HelpAskedError, Type, read_go_flags
 
 TYPES: dict[str, Type] = {"addr": "string", "metrics-addr": "string", "on": "bool", "v": "int", "size": "uint"}
 

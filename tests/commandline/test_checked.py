@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from podgate.model.checked import checked_rows, checked_text, objects_seen, objects_text, options_ref
+from podgate.commandline.checked import checked_rows, checked_text, objects_seen, objects_text, options_ref
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Absent, Listed, Snapshot

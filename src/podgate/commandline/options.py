@@ -6,7 +6,6 @@ one feature.
 Invariant: flags, help and file keys come from the fields alone, so an option exists exactly once.
 """
 
-import difflib
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
@@ -15,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar, Union
 import msgspec
 
 from podgate.model.frozen import Frozen
+from podgate.model.spelling import did_you_mean
 
 SettingsT = TypeVar("SettingsT", bound=Frozen)
 
@@ -130,19 +130,6 @@ class SettingsError(Exception):
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Give the known word that ``word`` was probably meant to be, ignoring case; None if none is near."""
-    by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.7)
-    return by_lower[near[0]] if near else None
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Give `` (did you mean "x"?)`` for the nearest known word, else an empty text."""
-    near = nearest(word, known)
-    return "" if near is None else f' (did you mean "{near}"?)'
 
 
 def options_of(cls: type[Frozen]) -> tuple[OptionSpec, ...]:

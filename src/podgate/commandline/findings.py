@@ -1,12 +1,13 @@
 """Findings: what a doctor saw, one line each, with a verdict and what to do.
 
-Here: the value and its forms. Not here: what is looked at.
+Here: the value, and all of them as the answer of a verb. Not here: what is looked at.
 Invariant: what cannot be looked at is ``unknown``, never ``ok``; and whoever reads ``bad`` reads what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final, Literal
 
+from podgate.joints import Answered
 from podgate.model.frozen import Frozen
 
 Verdict = Literal["ok", "off", "unknown", "bad"]
@@ -35,11 +36,8 @@ class Finding(Frozen, frozen=True):
         return f"{line}\n{'':<{_WIDTH}}{self.todo}" if self.todo else line
 
 
-def findings_json(found: Sequence[Finding]) -> list[dict[str, str]]:
-    """Give the JSON form."""
-    return [{"name": each.name, "verdict": each.verdict, "seen": each.seen, "todo": each.todo} for each in found]
-
-
-def exit_code(found: Sequence[Finding]) -> int:
-    """Give 1 when something is bad."""
-    return int(any(each.verdict == "bad" for each in found))
+def answered(findings: Iterable[Finding]) -> Answered:
+    """Give all of them for people and for programs; exit code 1 when something is bad."""
+    found = tuple(findings)
+    rows = [{"name": each.name, "verdict": each.verdict, "seen": each.seen, "todo": each.todo} for each in found]
+    return Answered("\n".join(map(str, found)), rows, int(any(each.verdict == "bad" for each in found)))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from podgate.model.frozen import Frozen
-from podgate.model.options import did_you_mean
+from podgate.model.spelling import did_you_mean
 
 Type = Literal["bool", "string", "int", "uint"]
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from podgate.model.options import OptionSpec, did_you_mean
+from podgate.commandline.options import OptionSpec
+from podgate.model.spelling import did_you_mean
 
 _CHOICE: Final = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)$", re.DOTALL)
 
@@ -37,7 +38,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, guided: str = "", **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", Formatter)
         if guided:
-            from podgate.model.guidance import GUIDES  # noqa: PLC0415 - texts that a small process never shows
+            from podgate.commandline.guidance import GUIDES  # noqa: PLC0415 - texts that a small process never shows
 
             kwargs["epilog"] = str(GUIDES[guided])
         super().__init__(*args, **kwargs)

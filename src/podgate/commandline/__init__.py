@@ -1,0 +1,1 @@
+"""What a command line says and is told: options, old flags, help, and the rows of check and doctor. Pure."""
