@@ -7,7 +7,7 @@ Invariant: exit 2.
 import argparse
 from typing import NoReturn
 
-from podgate.model.usage import guessed
+from podgate.commandline.usage import guessed
 
 
 class Parser(argparse.ArgumentParser):

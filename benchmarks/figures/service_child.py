@@ -20,6 +20,7 @@ import msgspec
 
 from benchmarks.figures.service_objects import PODS, slice_of
 from benchmarks.support import memory_kb, peak_kb
+from podgate.commandline.options import settings_from
 from podgate.features.services.backends import Choice, States, StatesWriter, iptables_step
 from podgate.features.services.compile import Compiler
 from podgate.features.services.feature import FEATURE
@@ -33,7 +34,6 @@ from podgate.model.kinds.networking import SERVICE_CIDR
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.services import SERVICE
 from podgate.model.machine import Machine
-from podgate.model.options import settings_from
 from podgate.model.snapshot import Kind, Listed, Snapshot
 from podgate.model.table import Table
 from podgate.targets.iptables.apply import IptablesTarget
