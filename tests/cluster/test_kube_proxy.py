@@ -16,7 +16,7 @@ import pytest
 from podgate.lab.kinds import Object
 from tests.features.services.flows import FAMILIES, for_iptables, read_scenarios
 from tests.support.cluster import ControlPlane
-from tests.support.kube_proxy import configuration, kube_proxy, podgate, relay
+from tests.support.kube_proxy import configuration, fields_of, kube_proxy, podgate, relay
 from tests.support.service_flows import NODES, THIS, WORLDS, NotTakenError, differences, flow_lab, node_objects
 from tests.support.service_lab import ServiceLab
 
@@ -37,8 +37,6 @@ EXPLAINED: Final = {
 """Scenarios in which it does something else, and where packets go then; docs/critiques/kube-proxy.md says why."""
 
 _MISSING, _CONFLICT, _INVALID = 404, 409, 422
-_WORDS: Final = {"all": ("0.0.0.0/0", "::/0")}
-"""Words of podgate that 1.36 has none for (KEP-6032)."""
 
 _PATHS: Final = {"Service": "/api/v1/namespaces/{}/services", "EndpointSlice": (
     "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"
@@ -60,7 +58,7 @@ class Oracle:
         for node in node_objects(zone):
             self._write(node)
         node_1 = self._lab.namespace(THIS)
-        config = configuration(NODES[0], self._mode, self._plane.kubeconfig, **_fields(settings, self._mode))
+        config = configuration(NODES[0], self._mode, self._plane.kubeconfig, **fields_of(settings, self._mode))
         with kube_proxy(node_1, config, self._folder, self._program):
             yield
 
@@ -98,30 +96,6 @@ class Oracle:
         for name in NODES:
             self._ask("DELETE", f"/api/v1/nodes/{name}", None, _MISSING)
         self._connection.close()
-
-
-def _fields(settings: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """Give the fields of a KubeProxyConfiguration that stand for settings."""
-    given = dict(settings)
-    rules = {"masqueradeAll": given.pop("masquerade_all", False), "masqueradeBit": given.pop("masquerade_bit", 14)}
-    local = {
-        "bridgeInterface": given.pop("pod_bridge_interface", ""),
-        "interfaceNamePrefix": given.pop("pod_interface_name_prefix", ""),
-    }
-    fields = {
-        # Node ports on loopback are an option of their own here (nodeport_addresses: localhost).
-        mode: {**rules, **({"localhostNodePorts": False} if mode == "iptables" else {})},
-        "detectLocal": local,
-        "detectLocalMode": given.pop("detect_local_mode", "ClusterCIDR"),
-        "clusterCIDR": given.pop("cluster_cidr", ""),
-        "nodePortAddresses": [
-            each for word in given.pop("nodeport_addresses", "primary").split(",") for each in _WORDS.get(word, (word,))
-        ],
-    }
-    if "external_ips" in given:
-        fields["featureGates"] = {"AllowServiceExternalIPs": given.pop("external_ips")}
-    assert given == {}, "say what this option is in kube-proxy's configuration"
-    return fields
 
 
 @pytest.mark.parametrize("mode", ["nftables", "iptables"])

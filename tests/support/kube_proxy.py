@@ -30,6 +30,9 @@ METRICS: Final = 10249
 _WRITTEN: Final = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 _IPS: Final = ("IPv4", "IPv6")
 
+_WORDS: Final = {"all": ("0.0.0.0/0", "::/0")}
+"""Words of podgate that 1.36 has none for (KEP-6032)."""
+
 UNTOUCHED: Final = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
 """Connection tracking as it is: its limits cannot be written outside of the first network namespace."""
 
@@ -50,6 +53,30 @@ def configuration(node: str, mode: str, kubeconfig: Path, **more: Any) -> dict[s
         "nftables": {**quick, **more.get("nftables", {})},
         "iptables": {**quick, **more.get("iptables", {})},
     }
+
+
+def fields_of(settings: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Give the fields of a KubeProxyConfiguration that stand for settings."""
+    given = dict(settings)
+    rules = {"masqueradeAll": given.pop("masquerade_all", False), "masqueradeBit": given.pop("masquerade_bit", 14)}
+    local = {
+        "bridgeInterface": given.pop("pod_bridge_interface", ""),
+        "interfaceNamePrefix": given.pop("pod_interface_name_prefix", ""),
+    }
+    fields = {
+        # Node ports on loopback are an option of their own here (nodeport_addresses: localhost).
+        mode: {**rules, **({"localhostNodePorts": False} if mode == "iptables" else {})},
+        "detectLocal": local,
+        "detectLocalMode": given.pop("detect_local_mode", "ClusterCIDR"),
+        "clusterCIDR": given.pop("cluster_cidr", ""),
+        "nodePortAddresses": [
+            each for word in given.pop("nodeport_addresses", "primary").split(",") for each in _WORDS.get(word, (word,))
+        ],
+    }
+    if "external_ips" in given:
+        fields["featureGates"] = {"AllowServiceExternalIPs": given.pop("external_ips")}
+    assert given == {}, "say what this option is in kube-proxy's configuration"
+    return fields
 
 
 @contextmanager
