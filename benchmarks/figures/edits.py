@@ -20,7 +20,7 @@ from benchmarks.support import Row, cpus, milliseconds, percentile, running, say
 from podgate.linux.namespaces import inside_network
 from podgate.linux.netlink import NETLINK_NETFILTER, Connection, Listener
 from podgate.linux.nftables import FAMILIES, NEW_ELEMENTS, NOTIFICATIONS
-from podgate.linux.nftables_elements import Shape, decode_elements, list_elements
+from podgate.linux.nftables_elements import SetShape, decode_elements, list_elements
 from tests.support.netns import NetNamespace, netns
 from tests.support.volume import MountedFile
 
@@ -28,7 +28,7 @@ PATIENCE: Final = 5.0
 """Seconds after which an edit counts as lost."""
 
 _TABLE, _IP = "podgate-masquerade", int(FAMILIES["ip"])
-_BOUNDS: Final = Shape(key_bytes=4)
+_BOUNDS: Final = SetShape(key_bytes=4)
 """Both ends of an interval, each as an element: a notification may hold one without the other."""
 
 
@@ -66,7 +66,7 @@ class Kernel:
         return self._first_addresses("own-pods")
 
     def _first_addresses(self, name: str) -> set[bytes]:
-        shape = Shape(key_bytes=4, is_interval=True)
+        shape = SetShape(key_bytes=4, is_interval=True)
         return {key[:4] for key, _ in list_elements(self._connection, _IP, _TABLE, name, shape)}
 
 

@@ -28,7 +28,7 @@ from podgate.kubeapi.credentials import load_kubeconfig
 from podgate.linux.namespaces import inside_network
 from podgate.linux.netlink import NETLINK_NETFILTER, Connection, DumpInterruptedError
 from podgate.linux.nftables import FAMILIES, generation
-from podgate.linux.nftables_elements import Shape, list_elements
+from podgate.linux.nftables_elements import SetShape, list_elements
 from tests.support.agent import Agent
 from tests.support.cluster import ControlPlane
 from tests.support.controlplane import build
@@ -281,7 +281,7 @@ class Transactions:
         self._kernel = kernel
         self._table = table
         # Address, protocol and port, each in a register of four bytes.
-        self._shape = Shape(12, is_concatenation=True, data_bytes=data)
+        self._shape = SetShape(12, is_concatenation=True, data_bytes=data)
         self._rest = rest
         self._last = generation(kernel)
 

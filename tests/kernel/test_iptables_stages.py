@@ -12,13 +12,13 @@ from podgate.model.table import Table
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.grammar import read_rule
 from podgate.targets.iptables.stages import stages
-from podgate.targets.iptables.state import Names, Placed, State
+from podgate.targets.iptables.state import BuiltinRule, Names, State
 from tests.support.netns import NetNamespace
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
 NAMES = Names(frozenset(("MAIN",)), ("SVC-", "SEP-"))
-JUMP = Placed("PREROUTING", read_rule('-m comment --comment "all of it" -j MAIN', "ip"), is_first=True)
+JUMP = BuiltinRule("PREROUTING", read_rule('-m comment --comment "all of it" -j MAIN', "ip"), is_first=True)
 
 
 def wanted(count: int) -> State:

@@ -9,13 +9,13 @@ import pytest
 from podgate.linux.namespaces import inside_network
 from podgate.linux.netlink import NETLINK_NETFILTER, NLM_F_CREATE, Connection, NetlinkError, text
 from podgate.linux.nftables import NEW_TABLE, TABLE, family_header, find_table, list_chains
-from podgate.linux.nftables_batch import Batch, Part, RefusedError
-from podgate.linux.nftables_elements import Shape, list_elements
+from podgate.linux.nftables_batch import Batch, BatchMessage, RefusedError
+from podgate.linux.nftables_elements import SetShape, list_elements
 from tests.support.netns import NetNamespace, netns
 
 pytestmark = pytest.mark.kernel
 
-PLAIN = Shape(4)
+PLAIN = SetShape(4)
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def keys(*last: int) -> list[tuple[bytes, bytes | str]]:
     return [(bytes((10, 0, 0, each)), b"") for each in last]
 
 
-def table(name: str) -> Part:
-    return Part(NEW_TABLE, NLM_F_CREATE, family_header(socket.AF_INET) + text(TABLE, name), f"table {name}")
+def table(name: str) -> BatchMessage:
+    return BatchMessage(NEW_TABLE, NLM_F_CREATE, family_header(socket.AF_INET) + text(TABLE, name), f"table {name}")
 
 
 def test_all_of_it_is_done(connection: Connection) -> None:
@@ -69,7 +69,7 @@ def test_a_refused_element_is_named_and_nothing_is_done(connection: Connection) 
 
 def test_a_refused_part_is_named_by_its_own_words(connection: Connection) -> None:
     batch = Batch(connection, socket.AF_INET)
-    odd = Part(NEW_TABLE + 3, NLM_F_CREATE, family_header(socket.AF_INET) + text(TABLE, "nowhere"), "chain odd")
+    odd = BatchMessage(NEW_TABLE + 3, NLM_F_CREATE, family_header(socket.AF_INET) + text(TABLE, "nowhere"), "chain odd")
     batch.extend([table("t"), odd])
     with pytest.raises(RefusedError) as refused:
         batch.commit()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from podgate.linux.netlink import attribute, attribute_list, nested
 from podgate.linux.nftables_elements import (
-    Shape,
+    SetShape,
     decode_elements,
     element_at,
     element_lists,
@@ -21,7 +21,7 @@ from tests.support.nftables_states import Elements, intervals, services, verdict
 KEY_BYTES: Final[dict[Family, int]] = {"ip": 4, "ip6": 16}
 
 
-def listed(elements: Elements, shape: Shape) -> bytes:
+def listed(elements: Elements, shape: SetShape) -> bytes:
     return bytes(4) + nested(3, *encode_elements(sorted(elements.items()), shape))
 
 
@@ -29,17 +29,17 @@ def listed(elements: Elements, shape: Shape) -> bytes:
 @given(data=st.data())
 def test_elements_survive_the_wire(family: Family, data: st.DataObject) -> None:
     for kind in (intervals(family), verdicts(family)):
-        shape = Shape(KEY_BYTES[family], is_interval=True)
+        shape = SetShape(KEY_BYTES[family], is_interval=True)
         elements = data.draw(kind)
         assert dict(decode_elements([listed(elements, shape)], shape)) == dict(elements)
-    shape = Shape(KEY_BYTES[family] + 8, is_concatenation=True)
+    shape = SetShape(KEY_BYTES[family] + 8, is_concatenation=True)
     elements = data.draw(services(family))
     assert dict(decode_elements([listed(elements, shape)], shape)) == dict(elements)
 
 
 @given(data=st.data())
 def test_the_order_of_a_listing_does_not_matter(data: st.DataObject) -> None:
-    shape = Shape(4, is_interval=True)
+    shape = SetShape(4, is_interval=True)
     elements = data.draw(intervals("ip"))
     (_, value), *_ = attribute_list(listed(elements, shape), 4)
     items = [attribute(kind | 0x8000, item) for kind, item in attribute_list(value)]
@@ -48,7 +48,7 @@ def test_the_order_of_a_listing_does_not_matter(data: st.DataObject) -> None:
 
 
 def test_an_interval_that_reaches_the_end_has_one_end() -> None:
-    shape = Shape(4, is_interval=True)
+    shape = SetShape(4, is_interval=True)
     (encoded,) = encode_elements([(b"\x0a\0\0\0\xff\xff\xff\xff", b"")], shape)
     assert len(encoded) == 16
     (encoded,) = encode_elements([(b"\x0a\0\0\0\x0a\xff\xff\xff", b"")], shape)
@@ -56,7 +56,7 @@ def test_an_interval_that_reaches_the_end_has_one_end() -> None:
 
 
 def test_timeouts_and_comments_of_others_do_not_hide_the_value() -> None:
-    plain = Shape(4)
+    plain = SetShape(4)
     key = nested(1, attribute(1, b"\x01\x02\x03\x04"))
     timeout = attribute(4, (5000).to_bytes(8, "big"))
     comment = attribute(6, b"\0\x04hey\0")
@@ -65,13 +65,13 @@ def test_timeouts_and_comments_of_others_do_not_hide_the_value() -> None:
 
 
 def test_the_catch_all_element_has_an_empty_key() -> None:
-    shape = Shape(4, is_interval=True)
+    shape = SetShape(4, is_interval=True)
     body = bytes(4) + nested(3, *encode_elements([(b"", "drop")], shape))
     assert list(decode_elements([body], shape)) == [(b"", "drop")]
 
 
 def test_an_interval_of_concatenations_keeps_both_keys_in_one_element() -> None:
-    shape = Shape(8, is_interval=True, is_concatenation=True)
+    shape = SetShape(8, is_interval=True, is_concatenation=True)
     key = bytes(range(16))
     encoded = list(encode_elements([(key, b"")], shape))
     assert len(encoded) == 1
@@ -81,7 +81,7 @@ def test_an_interval_of_concatenations_keeps_both_keys_in_one_element() -> None:
 ALIKE = st.integers(1, 20).flatmap(
     lambda size: st.integers(0, 9).flatmap(
         lambda data: st.tuples(
-            st.just(Shape(size, data_bytes=data)),
+            st.just(SetShape(size, data_bytes=data)),
             st.dictionaries(
                 st.binary(min_size=size, max_size=size), st.binary(min_size=data, max_size=data), min_size=1
             ),
@@ -92,7 +92,7 @@ ALIKE = st.integers(1, 20).flatmap(
 
 @given(ALIKE)
 def test_elements_that_are_laid_out_alike_are_written_and_read_as_others(
-    case: tuple[Shape, dict[bytes, bytes]],
+    case: tuple[SetShape, dict[bytes, bytes]],
 ) -> None:
     """There is a faster way for them; it gives the same bytes, and reads them back."""
     shape, elements = case
@@ -108,14 +108,14 @@ def test_elements_that_are_laid_out_alike_are_written_and_read_as_others(
     )
 )
 def test_elements_of_several_layouts_are_read_one_by_one(elements: dict[bytes, bytes | str]) -> None:
-    shape = Shape(4, data_bytes=4)
+    shape = SetShape(4, data_bytes=4)
     bodies = [bytes(4) + each for each in element_lists(list(elements.items()), shape)]
     assert dict(decode_elements(bodies, shape)) == elements
 
 
 @pytest.mark.parametrize("data", [b"", b"12345678"])
 def test_many_elements_are_split_into_lists_that_an_attribute_can_hold(data: bytes) -> None:
-    shape = Shape(12, data_bytes=len(data))
+    shape = SetShape(12, data_bytes=len(data))
     pairs: list[tuple[bytes, bytes | str]] = [(number.to_bytes(12, "big"), data) for number in range(10_000)]
     lists = list(element_lists(pairs, shape))
     assert len(lists) > 1
@@ -125,14 +125,14 @@ def test_many_elements_are_split_into_lists_that_an_attribute_can_hold(data: byt
 
 def test_a_key_of_another_length_is_left_to_the_kernel() -> None:
     """It names what it refuses; a message that is cut off would name nothing."""
-    for key, shape in ((b"abc", Shape(4)), (b"abcd", Shape(4, is_interval=True))):
+    for key, shape in ((b"abc", SetShape(4)), (b"abcd", SetShape(4, is_interval=True))):
         (encoded,) = encode_elements([(key, b"")], shape)
         assert element_at(encoded, 0) == key
 
 
 def test_the_element_at_a_place_of_a_message_is_found() -> None:
     pairs: list[tuple[bytes, bytes | str]] = [(b"aaaa", b"1234"), (b"bbbb", b"5678")]
-    (listed,) = element_lists(pairs, Shape(4, data_bytes=4))
+    (listed,) = element_lists(pairs, SetShape(4, data_bytes=4))
     assert element_at(listed, 4) == b"aaaa"
     assert element_at(listed, 4 + 28) == b"bbbb"
     assert element_at(listed, 0) is None

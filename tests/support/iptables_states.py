@@ -27,7 +27,7 @@ from podgate.model.packet import (
     network_range,
 )
 from podgate.targets.iptables.render import render
-from podgate.targets.iptables.state import Binary, Chain, Match, Placed, Rule, State, Target
+from podgate.targets.iptables.state import Binary, BuiltinRule, Chain, Match, Rule, RuleTarget, State
 
 OWNERS: Final = ("ours: ", "old: ")
 CHAIN: Final = "PG-TEST"
@@ -42,8 +42,8 @@ def inside(field: Field, network: str | IPNetwork, *, negated: bool = False) -> 
     return AddressIn(field, parsed.version, (network_range(parsed),), negated)
 
 
-def jump(chain: str = CHAIN, comment: str = "ours: all traffic that leaves the node") -> Placed:
-    return Placed(
+def jump(chain: str = CHAIN, comment: str = "ours: all traffic that leaves the node") -> BuiltinRule:
+    return BuiltinRule(
         "POSTROUTING", Rule(Jump(chain), (AddressTypeIn("daddr", frozenset(("local",)), negated=True),), comment)
     )
 
@@ -99,7 +99,7 @@ def _port_ranges() -> st.SearchStrategy[tuple[int, int]]:
 
 
 @st.composite
-def rules(draw: st.DrawFn, family: Family, targets: st.SearchStrategy[Target | None]) -> Rule:
+def rules(draw: st.DrawFn, family: Family, targets: st.SearchStrategy[RuleTarget | None]) -> Rule:
     """Give a rule whose comment is one of ours."""
     matches = draw(st.lists(st.one_of(_address_matches(family), _type_matches(family)), max_size=3, unique_by=_place))
     if draw(st.booleans()):
@@ -129,7 +129,7 @@ def _place(match: Match) -> object:
     return match
 
 
-def targets(family: Family) -> st.SearchStrategy[Target | None]:
+def targets(family: Family) -> st.SearchStrategy[RuleTarget | None]:
     address = IPv4Address("192.0.2.1") if family == "ip" else IPv6Address("2001:db8::1")
     ports = st.one_of(st.none(), _port_ranges())
     flags = st.booleans()
@@ -146,7 +146,7 @@ def states(draw: st.DrawFn, family: Family, binary: Binary) -> State:
     """Give a state: sometimes nothing, else one chain that POSTROUTING jumps to, and one that it jumps to."""
     if draw(st.integers(0, 9)) == 0:
         return nothing(family, binary)
-    inner_targets: st.SearchStrategy[Target | None] = st.sampled_from([Accept(), Return(), Masquerade()])
+    inner_targets: st.SearchStrategy[RuleTarget | None] = st.sampled_from([Accept(), Return(), Masquerade()])
     main = draw(st.lists(rules(family, targets(family)), min_size=1, max_size=5))
     inner = draw(st.lists(rules(family, inner_targets), min_size=1, max_size=2))
     chain = draw(st.sampled_from([CHAIN, "PG-OTHER"]))

@@ -26,14 +26,14 @@ from podgate.observe.logs import Log
 from podgate.targets.cell.apply import Cell
 from podgate.targets.cell.state import State as Held
 from podgate.targets.listeners.apply import ListenersTarget
-from podgate.targets.listeners.state import Endpoint, State
+from podgate.targets.listeners.state import ListenAddress, State
 
 T = TypeVar("T")
 
 ZONE: Final = "/computeMetadata/v1/instance/zone"
 KUBE_ENV: Final = "/computeMetadata/v1/instance/attributes/kube-env"
-PROXY: Final = Endpoint("127.0.0.1", 0, "proxy")
-CLOSED: Final = Endpoint("127.0.0.1", 0, "closed")
+PROXY: Final = ListenAddress("127.0.0.1", 0, "proxy")
+CLOSED: Final = ListenAddress("127.0.0.1", 0, "closed")
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -60,7 +60,7 @@ class World:
     def port(self) -> int:
         return self.target.ports()[PROXY]
 
-    def port_of(self, endpoint: Endpoint) -> int:
+    def port_of(self, endpoint: ListenAddress) -> int:
         return self.target.ports()[endpoint]
 
     def use(self, filter_: Filter) -> None:
@@ -120,7 +120,7 @@ async def proxy_to(
     exposure: Exposure | None = None,
     memory: Memory | None = None,
     token_hops: int = 1,
-    endpoints: frozenset[Endpoint] = frozenset({PROXY, CLOSED}),
+    endpoints: frozenset[ListenAddress] = frozenset({PROXY, CLOSED}),
 ) -> AsyncIterator[World]:
     """Have a proxy in front of an address; ``folder`` takes its access log, ``endpoints`` are where it listens."""
     cell, text = Cell(), io.StringIO()

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 from podgate.linux.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST, Connection, NetlinkError, frame, text
 from podgate.linux.nftables import DEL_ELEMENTS, DEL_TABLE, NAME, NEW_ELEMENTS, TABLE, batch, family_header
-from podgate.linux.nftables_elements import Shape, element_at, element_lists
+from podgate.linux.nftables_elements import SetShape, element_at, element_lists
 
 _HEADER_BYTES: Final = 16
 
 
-class Part(NamedTuple):
+class BatchMessage(NamedTuple):
     """One message of a transaction; ``what`` says for people what it is about, as ``chain services``."""
 
     kind: int
@@ -45,17 +45,17 @@ class Batch:
     def __init__(self, connection: Connection, family: int) -> None:
         self._connection = connection
         self._family = family
-        self._parts: list[Part] = []
+        self._parts: list[BatchMessage] = []
 
-    def extend(self, parts: Iterable[Part]) -> None:
+    def extend(self, parts: Iterable[BatchMessage]) -> None:
         """Add messages that are ready."""
         self._parts += parts
 
-    def add(self, table: str, name: str, elements: Sequence[tuple[bytes, bytes | str]], shape: Shape) -> None:
+    def add(self, table: str, name: str, elements: Sequence[tuple[bytes, bytes | str]], shape: SetShape) -> None:
         """Add elements; intervals sorted by key: the kernel wants one without an end to be the last of a message."""
         self._fill(NEW_ELEMENTS, NLM_F_CREATE, (table, name), elements, shape)
 
-    def delete(self, table: str, name: str, keys: Iterable[bytes], shape: Shape) -> None:
+    def delete(self, table: str, name: str, keys: Iterable[bytes], shape: SetShape) -> None:
         """Delete elements by their keys; those of intervals sorted."""
         self._fill(DEL_ELEMENTS, 0, (table, name), [(key, b"") for key in keys], shape)
 
@@ -65,18 +65,18 @@ class Batch:
         flags: int,
         place: tuple[str, str],
         elements: Sequence[tuple[bytes, bytes | str]],
-        shape: Shape,
+        shape: SetShape,
     ) -> None:
         table, name = place
         start = family_header(self._family) + text(TABLE, table) + text(NAME, name)
-        self._parts += [Part(kind, flags, start + listed, name) for listed in element_lists(elements, shape)]
+        self._parts += [BatchMessage(kind, flags, start + listed, name) for listed in element_lists(elements, shape)]
 
     def commit(self) -> None:
         """Send it; raises RefusedError, and then nothing was changed. An empty batch does nothing."""
         if not self._parts:
             return
         frames = []
-        sent: dict[int, Part] = {}
+        sent: dict[int, BatchMessage] = {}
         for number, part in enumerate(self._parts, 1):
             # Refused messages are always reported; the last one's acknowledgement comes after the commit.
             answer = NLM_F_ACK if number == len(self._parts) else 0
@@ -94,7 +94,7 @@ class Batch:
 def delete_table(connection: Connection, family: int, table: str) -> None:
     """Delete a table with all that is in it; one that is not there is no error. Raises NetlinkError."""
     whole = Batch(connection, family)
-    whole.extend([Part(DEL_TABLE, 0, family_header(family) + text(TABLE, table), f"table {table}")])
+    whole.extend([BatchMessage(DEL_TABLE, 0, family_header(family) + text(TABLE, table), f"table {table}")])
     try:
         whole.commit()
     except NetlinkError as problem:
@@ -102,7 +102,7 @@ def delete_table(connection: Connection, family: int, table: str) -> None:
             raise
 
 
-def _refused(failure: NetlinkError, part: Part | None) -> RefusedError:
+def _refused(failure: NetlinkError, part: BatchMessage | None) -> RefusedError:
     if part is None:
         return RefusedError(failure, "", None)
     of_elements = part.kind in (NEW_ELEMENTS, DEL_ELEMENTS)

@@ -34,7 +34,7 @@ _LIST_BYTES: Final = 60_000
 """Where one list of elements is split: an attribute's length has 16 bits."""
 
 
-class Shape(NamedTuple):
+class SetShape(NamedTuple):
     """What is needed to encode or decode a set's elements.
 
     Attributes:
@@ -54,7 +54,7 @@ class Shape(NamedTuple):
 
 
 def list_elements(
-    connection: Connection, family: int, table: str, name: str, shape: Shape
+    connection: Connection, family: int, table: str, name: str, shape: SetShape
 ) -> Iterator[tuple[bytes, bytes | str]]:
     """Give the elements of a set as (key, data); a plain set's data are ``b""``, the catch-all element's key too."""
     body = family_header(family) + text(TABLE, table) + text(NAME, name)
@@ -71,7 +71,7 @@ def _data_of(value: bytes) -> bytes | str:
     return f"{word} {string(verdict[2])}" if 2 in verdict else word
 
 
-def decode_elements(bodies: Iterable[bytes], shape: Shape) -> Iterator[tuple[bytes, bytes | str]]:
+def decode_elements(bodies: Iterable[bytes], shape: SetShape) -> Iterator[tuple[bytes, bytes | str]]:
     """Read element messages (NEW_ELEMENTS bodies), joining what the kernel lists as two ends of an interval."""
     if not shape.is_interval:
         return _decode_single(bodies, shape)
@@ -85,7 +85,7 @@ def _lists(bodies: Iterable[bytes]) -> Iterator[bytes]:
                 yield listed
 
 
-def _decode_single(bodies: Iterable[bytes], shape: Shape) -> Iterator[tuple[bytes, bytes | str]]:
+def _decode_single(bodies: Iterable[bytes], shape: SetShape) -> Iterator[tuple[bytes, bytes | str]]:
     for listed in _lists(bodies):
         alike = _decode_alike(listed, shape)
         if alike is not None:
@@ -96,7 +96,7 @@ def _decode_single(bodies: Iterable[bytes], shape: Shape) -> Iterator[tuple[byte
             yield key, data
 
 
-def _decode_alike(listed: bytes, shape: Shape) -> list[tuple[bytes, bytes | str]] | None:
+def _decode_alike(listed: bytes, shape: SetShape) -> list[tuple[bytes, bytes | str]] | None:
     """Read elements that are laid out alike, byte for byte, as those of a map without timeouts; None if one is not."""
     size, data_size = shape.key_bytes, shape.data_bytes
     layout = f"12s{size}s{-size % 4}x" + (f"8s{data_size}s{-data_size % 4}x" if data_size else "0s0s")
@@ -112,7 +112,7 @@ def _decode_alike(listed: bytes, shape: Shape) -> list[tuple[bytes, bytes | str]
     return alike if len(alike) == len(rows) else None
 
 
-def _decode_intervals(bodies: Iterable[bytes], shape: Shape) -> Iterator[tuple[bytes, bytes | str]]:
+def _decode_intervals(bodies: Iterable[bytes], shape: SetShape) -> Iterator[tuple[bytes, bytes | str]]:
     size = shape.key_bytes
     bounds: list[tuple[bytes, bool, bytes | str]] = []
     # An element: its header and the key's two headers (12 bytes), the key, then maybe data, flags and more.
@@ -184,7 +184,7 @@ def _data_attribute(data: bytes | str) -> bytes:
     return nested(_DATA, verdict_value(data))
 
 
-def element_lists(elements: Sequence[tuple[bytes, bytes | str]], shape: Shape) -> Iterator[bytes]:
+def element_lists(elements: Sequence[tuple[bytes, bytes | str]], shape: SetShape) -> Iterator[bytes]:
     """Give the elements as lists that each fit into one message, in their order."""
     if elements and not shape.is_interval:
         alike = _encode_alike(elements, shape)
@@ -203,7 +203,7 @@ def element_lists(elements: Sequence[tuple[bytes, bytes | str]], shape: Shape) -
         yield nested(_LIST, *chunk)
 
 
-def _encode_alike(elements: Sequence[tuple[bytes, bytes | str]], shape: Shape) -> list[bytes] | None:
+def _encode_alike(elements: Sequence[tuple[bytes, bytes | str]], shape: SetShape) -> list[bytes] | None:
     """Give the lists of elements whose keys and data have one size each, where that is felt; None for others."""
     keys, data = zip(*elements, strict=True)
     size, data_size = shape.key_bytes, len(data[0])
@@ -224,7 +224,7 @@ def _encode_alike(elements: Sequence[tuple[bytes, bytes | str]], shape: Shape) -
     return lists
 
 
-def encode_elements(elements: Iterable[tuple[bytes, bytes | str]], shape: Shape) -> Iterator[bytes]:
+def encode_elements(elements: Iterable[tuple[bytes, bytes | str]], shape: SetShape) -> Iterator[bytes]:
     """Give each element's attributes; an interval's two ends stay together, so that a message never parts them."""
     size = shape.key_bytes
     key_header = struct.pack("=HHHH", 8 + size, _KEY | NLA_F_NESTED, 4 + size, _VALUE)

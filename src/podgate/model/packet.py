@@ -181,8 +181,8 @@ class Dnat(Frozen, frozen=True, tag=True):
     port: int | None = None
 
 
-Decision = Accept | Drop | Masquerade | Snat | Dnat
-Verdict = Decision | Return | Jump
+TerminalVerdict = Accept | Drop | Masquerade | Snat | Dnat
+Verdict = TerminalVerdict | Return | Jump
 
 
 class VerdictMap(Frozen, frozen=True, tag=True):
@@ -209,10 +209,10 @@ class PacketChain(Frozen, frozen=True):
     """Rules in order; ``policy`` is the verdict at the end of a base chain, None for a chain that is jumped to."""
 
     rules: tuple[PacketRule, ...]
-    policy: Decision | None = None
+    policy: TerminalVerdict | None = None
 
 
-class Step(Frozen, frozen=True):
+class TraceStep(Frozen, frozen=True):
     """A rule that matched, or with rule None the policy of a chain."""
 
     chain: str
@@ -228,11 +228,11 @@ class Step(Frozen, frozen=True):
 class Trace(Frozen, frozen=True):
     """What happened to a packet: the verdict, and each rule that matched on the way; the last step decided."""
 
-    verdict: Decision
-    steps: tuple[Step, ...]
+    verdict: TerminalVerdict
+    steps: tuple[TraceStep, ...]
 
     @property
-    def decided(self) -> Step:
+    def decided(self) -> TraceStep:
         """The rule or policy that decided."""
         return self.steps[-1]
 
@@ -292,7 +292,7 @@ def trace(
         policy = chains[start].policy
         if policy is None:
             raise ValueError(f"chain {start} has no policy, and no rule decided about {packet}")
-        walk.steps.append(Step(start, None, policy))
+        walk.steps.append(TraceStep(start, None, policy))
         verdict = policy
     return Trace(verdict, tuple(walk.steps))
 
@@ -307,9 +307,9 @@ class _Walk:
         self._packet = packet
         self._locality = locality
         self._draws = iter(draws)
-        self.steps: list[Step] = []
+        self.steps: list[TraceStep] = []
 
-    def through(self, name: str, depth: int) -> Decision | None:
+    def through(self, name: str, depth: int) -> TerminalVerdict | None:
         """Give the verdict of a chain, or None when the packet comes back from it."""
         if name not in self._chains:
             raise ValueError(f"a rule jumps to chain {name}, which is not there")
@@ -323,7 +323,7 @@ class _Walk:
                 verdict = _looked_up(verdict, self._packet)
                 if verdict is None:
                     continue
-            self.steps.append(Step(name, rule, verdict))
+            self.steps.append(TraceStep(name, rule, verdict))
             match verdict:
                 case None:
                     continue

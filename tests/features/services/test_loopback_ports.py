@@ -7,14 +7,17 @@ from podgate.features.services.intent import FamilyIntent, Intent, NodeWide, Ser
 from podgate.features.services.loopback_ports import LoopbackPorts, owner
 from podgate.model.frozen import ObjectRef
 from podgate.model.table import Table
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 
 ONE = bytes((10, 0, 0, 1, 0, 80))
 PORT = ServicePort("shop/web:", "tcp", 80, bytes((10, 96, 0, 7)), node_port=30080, cluster=(ONE,), anywhere=True)
 SIX = msgspec.structs.replace(PORT, cluster_ip=bytes(16), cluster=(bytes(18),))
 OURS = NodeWide(localhost=True, proxied=True)
 WEB, DNS = ObjectRef("Service", "web", "shop"), ObjectRef("Service", "dns", "shop")
-FOUR, FOR_SIX = Endpoint("127.0.0.1", 30080, "IPv4 node port 30080"), Endpoint("::1", 30080, "IPv6 node port 30080")
+FOUR, FOR_SIX = (
+    ListenAddress("127.0.0.1", 30080, "IPv4 node port 30080"),
+    ListenAddress("::1", 30080, "IPv6 node port 30080"),
+)
 
 
 def part(*ports: ServicePort, node: NodeWide = OURS, ref: ObjectRef = WEB) -> FamilyIntent:
@@ -65,4 +68,4 @@ def test_changes_of_endpoints_change_nothing_where_it_listens() -> None:
 def test_whose_a_node_port_is() -> None:
     assert owner((part(changed(node_port=30081), ref=DNS), part(PORT)), FOUR) == WEB
     assert owner((part(PORT),), FOR_SIX) is None
-    assert owner((part(PORT),), Endpoint("0.0.0.0", 30080, "health check 30080")) is None
+    assert owner((part(PORT),), ListenAddress("0.0.0.0", 30080, "health check 30080")) is None

@@ -13,7 +13,7 @@ from podgate.model.packet import Locality, Packet
 from podgate.model.packet import Outcome as AnyOutcome
 from podgate.targets.nftables.elements import concatenation
 from podgate.targets.nftables.elements import port as port_field
-from podgate.targets.nftables.registers import Memory, Outcome, flow
+from podgate.targets.nftables.registers import DynamicElements, Outcome, flow
 from podgate.targets.nftables.state import State
 from tests.features.services.flows import FAKE, FAMILIES, Flow, Scenario, in_world, read_scenarios
 from tests.features.services.test_flows import compiled
@@ -128,7 +128,7 @@ class Node:
         self._family: Family = family
         found = in_world(Scenario("clients that stay", {}, objects, ()), FAKE[family])
         self._state = written(compiled(found, family)[0], family)
-        self.memory: Memory = frozenset()
+        self.memory: DynamicElements = frozenset()
 
     def led(self, sender: str, to: str, port: int, protocol: Protocol = "tcp") -> set[str]:
         """Give the endpoints, by name, that a connection may be led to; remember one of them."""

@@ -7,13 +7,13 @@ import pytest
 
 from podgate.joints import ApplyError, Drifted, Signal
 from podgate.targets.addresses.apply import AddressesTarget
-from podgate.targets.addresses.state import Assigned, Place, State
+from podgate.targets.addresses.state import Assigned, DeviceAddress, State
 from tests.support.netns import NetNamespace, netns
 
 pytestmark = pytest.mark.kernel
 
-FOUR = Place("lo", ip_interface("169.254.169.252/32"))
-SIX = Place("lo", ip_interface("fd00::252/128"))
+FOUR = DeviceAddress("lo", ip_interface("169.254.169.252/32"))
+SIX = DeviceAddress("lo", ip_interface("fd00::252/128"))
 BOTH = State(frozenset({Assigned(FOUR, "host"), Assigned(SIX, "global")}))
 
 
@@ -42,7 +42,7 @@ def test_a_wrong_scope_is_mended() -> None:
 
 
 def test_a_device_that_is_not_there_is_named() -> None:
-    place = Place("eth7", FOUR.address)
+    place = DeviceAddress("eth7", FOUR.address)
     with netns() as node, pytest.raises(ApplyError, match=r"169.254.169.252/32 on eth7: there is no such device"):
         asyncio.run(bring(AddressesTarget([place], namespace=node.descriptor), State(frozenset({Assigned(place)}))))
 

@@ -4,9 +4,9 @@ from ipaddress import ip_interface
 
 from podgate.targets.addresses.diff import diff
 from podgate.targets.addresses.render import listing, state_json
-from podgate.targets.addresses.state import Assigned, Place, State
+from podgate.targets.addresses.state import Assigned, DeviceAddress, State
 
-PLACE = Place("lo", ip_interface("169.254.169.252/32"))
+PLACE = DeviceAddress("lo", ip_interface("169.254.169.252/32"))
 HOST = State(frozenset({Assigned(PLACE, "host")}))
 GLOBAL = State(frozenset({Assigned(PLACE, "global")}))
 

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import pytest
 
 from podgate.model.packet import Locality, Outcome, Packet
-from podgate.targets.iptables.flows import Entry, flow
+from podgate.targets.iptables.flows import EntryChain, flow
 from podgate.targets.iptables.grammar import read_rule
 from podgate.targets.iptables.state import TableName
 
@@ -14,7 +14,7 @@ PACKET = Packet(ip_address("10.0.0.9"), ip_address("10.96.0.1"), "tcp", 1234, 80
 TO = (ip_address("10.1.0.1"), 8080)
 
 
-def came(rules: dict[tuple[TableName, str], list[str]], entry: Entry = "PREROUTING") -> frozenset[Outcome]:
+def came(rules: dict[tuple[TableName, str], list[str]], entry: EntryChain = "PREROUTING") -> frozenset[Outcome]:
     tables: dict[TableName, dict[str, tuple[object, ...]]] = {}
     for (table, chain), texts in rules.items():
         tables.setdefault(table, {})[chain] = tuple(read_rule(text, "ip") for text in texts)

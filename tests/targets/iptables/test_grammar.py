@@ -21,13 +21,13 @@ from podgate.model.packet import (
     Snat,
 )
 from podgate.targets.iptables.grammar import GrammarError, read_rule
-from podgate.targets.iptables.state import Match, OtherMatch, OtherTarget, Target
+from podgate.targets.iptables.state import Match, OtherMatch, OtherTarget, RuleTarget
 from podgate.targets.iptables.words import rule_words
 from tests.support.iptables_states import FAMILIES, inside, rules, targets
 
 TCP = ProtocolIn(frozenset(("tcp",)))
 
-READ: dict[str, tuple[tuple[Match, ...], Target | None, str]] = {
+READ: dict[str, tuple[tuple[Match, ...], RuleTarget | None, str]] = {
     "": ((), None, ""),
     "-d 10.0.0.0/8 -m comment --comment ip -j RETURN": ((inside("daddr", "10.0.0.0/8"),), Return(), "ip"),
     "-s 10.1.2.3 -j ACCEPT": ((inside("saddr", "10.1.2.3/32"),), Accept(), ""),

@@ -10,10 +10,10 @@ from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.grammar import read_rule
 from podgate.targets.iptables.listing import read_listing
 from podgate.targets.iptables.render import render, state_json, transaction
-from podgate.targets.iptables.state import Names, Placed, State
+from podgate.targets.iptables.state import BuiltinRule, Names, State
 
 NAMES = Names(frozenset(("MAIN",)), ("MANY-",))
-JUMP = Placed("PREROUTING", read_rule('-m comment --comment "all of it" -j MAIN', "ip"), is_first=True)
+JUMP = BuiltinRule("PREROUTING", read_rule('-m comment --comment "all of it" -j MAIN', "ip"), is_first=True)
 
 
 def held(**chains: tuple[str, ...]) -> State:

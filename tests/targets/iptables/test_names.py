@@ -5,7 +5,7 @@ import pytest
 from podgate.model.packet import InterfaceIn, Jump, Return
 from podgate.targets.iptables.diff import diff
 from podgate.targets.iptables.render import render, transaction
-from podgate.targets.iptables.state import Chain, OtherMatch, Placed, Rule, State
+from podgate.targets.iptables.state import BuiltinRule, Chain, OtherMatch, Rule, State
 
 ODD = {
     "a line break": "x\n-F",
@@ -23,7 +23,7 @@ PLACES = {
     "interface": lambda name: State(
         "ip", "nft", (Chain("C", (Rule(Return(), (InterfaceIn("oifname", frozenset((name,))),)),)),)
     ),
-    "built-in chain": lambda name: State("ip", "nft", placed=(Placed(name, Rule(Return())),)),
+    "built-in chain": lambda name: State("ip", "nft", placed=(BuiltinRule(name, Rule(Return())),)),
 }
 
 

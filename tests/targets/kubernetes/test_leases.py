@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podgate.targets.kubernetes.leases import CANDIDATES, Election, Lease, LeaseMeta, LeaseSpec, Write
+from podgate.targets.kubernetes.leases import CANDIDATES, Election, Lease, LeaseMeta, LeaseSpec, LeaseWrite
 
 WALL = "2026-01-01T00:00:00.000000Z"
 
@@ -17,7 +17,7 @@ class Api:
         self.lease: Lease | None = None
         self.version = 0
 
-    def write(self, write: Write) -> Lease | None:
+    def write(self, write: LeaseWrite) -> Lease | None:
         have = self.lease.metadata.resource_version if self.lease else ""
         if write.resource_version != have:
             return None

@@ -14,11 +14,11 @@ from podgate.targets.listeners.apply import ListenersTarget, why
 from podgate.targets.listeners.diff import diff
 from podgate.targets.listeners.holders import holders_of
 from podgate.targets.listeners.render import listing, state_json
-from podgate.targets.listeners.state import Endpoint, State
+from podgate.targets.listeners.state import ListenAddress, State
 from tests.support.netns import netns
 
-ANY = Endpoint("127.0.0.1", 0, "greet")
-SIX = Endpoint("::1", 0, "greet")
+ANY = ListenAddress("127.0.0.1", 0, "greet")
+SIX = ListenAddress("::1", 0, "greet")
 
 
 class Greet(asyncio.Protocol):
@@ -40,12 +40,12 @@ async def said(port: int, address: str = "127.0.0.1") -> bytes:
         writer.close()
 
 
-async def brought_to(target: ListenersTarget, *endpoints: Endpoint) -> dict[Any, str]:
+async def brought_to(target: ListenersTarget, *endpoints: ListenAddress) -> dict[Any, str]:
     return dict(await target.apply(target.diff(await target.read(), State(frozenset(endpoints)))))
 
 
 @pytest.mark.parametrize(("endpoint", "address"), [(ANY, "127.0.0.1"), (SIX, "::1")])
-def test_what_is_wanted_is_served_and_read_back(endpoint: Endpoint, address: str) -> None:
+def test_what_is_wanted_is_served_and_read_back(endpoint: ListenAddress, address: str) -> None:
     async def main() -> None:
         target = ListenersTarget({"greet": Greet})
         assert await brought_to(target, endpoint) == {}
@@ -97,7 +97,7 @@ def test_a_busy_port_is_refused_with_its_holder_and_the_others_are_opened() -> N
             held.bind(("127.0.0.1", 0))
             held.listen()
             port = held.getsockname()[1]
-            busy = Endpoint("127.0.0.1", port, "greet")
+            busy = ListenAddress("127.0.0.1", port, "greet")
             target = ListenersTarget({"greet": Greet})
             refused = await brought_to(target, busy, ANY)
             assert list(refused) == [busy]
@@ -109,7 +109,7 @@ def test_a_busy_port_is_refused_with_its_holder_and_the_others_are_opened() -> N
 
 
 def test_an_address_that_is_not_ours_is_refused() -> None:
-    elsewhere = Endpoint("192.0.2.1", 0, "greet")
+    elsewhere = ListenAddress("192.0.2.1", 0, "greet")
 
     async def main() -> None:
         refused = await brought_to(ListenersTarget({"greet": Greet}), elsewhere)
@@ -126,7 +126,7 @@ def test_an_address_that_is_not_ours_is_refused() -> None:
     ],
 )
 def test_every_refusal_says_what_to_do(error: OSError, words: str) -> None:
-    assert words in why(Endpoint("127.0.0.1", 988, "proxy"), error)
+    assert words in why(ListenAddress("127.0.0.1", 988, "proxy"), error)
 
 
 def test_sockets_close_before_the_life_around_them_ends() -> None:
@@ -182,7 +182,7 @@ def test_nobody_holds_a_free_port() -> None:
 
 
 def test_plans_and_states_show_themselves_in_order() -> None:
-    one, two = Endpoint("127.0.0.1", 988, "proxy"), Endpoint("fd20:ce::254", 988, "proxy")
+    one, two = ListenAddress("127.0.0.1", 988, "proxy"), ListenAddress("fd20:ce::254", 988, "proxy")
     plan = diff(State(frozenset({two})), State(frozenset({one})))
     assert str(plan) == "open 127.0.0.1:988 (proxy)\nclose [fd20:ce::254]:988 (proxy)"
     assert set(plan.touches()) == {one, two}

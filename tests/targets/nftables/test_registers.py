@@ -24,7 +24,7 @@ from podgate.targets.nftables.code import (
     SetMark,
     Translate,
 )
-from podgate.targets.nftables.machine import Memory
+from podgate.targets.nftables.evaluation import DynamicElements
 from podgate.targets.nftables.registers import Outcome, flow
 from podgate.targets.nftables.state import DSTNAT, Chain, Hook, Rule, Set, State
 from tests.support.nftables_code import number
@@ -42,7 +42,7 @@ def words(outcome: Outcome) -> str:
     return f"{way}{' masqueraded' if outcome.masqueraded else ''}"
 
 
-def outcomes(state: State, sent: Sent, memory: Memory) -> frozenset[Outcome]:
+def outcomes(state: State, sent: Sent, memory: DynamicElements) -> frozenset[Outcome]:
     to = ip_address(sent.destination)
     source = ip_address((POD if sent.origin == "pod" else NODE_SECONDARY)[to.version])
     interface = "pod0" if sent.origin == "pod" else ""
@@ -52,7 +52,7 @@ def outcomes(state: State, sent: Sent, memory: Memory) -> frozenset[Outcome]:
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_what_comes_of_packets(program: Program) -> None:
-    memory: Memory = frozenset()
+    memory: DynamicElements = frozenset()
     for sent in program.sent:
         found = outcomes(program.state, sent, memory)
         assert {words(each) for each in found} == sent.outcomes, sent

@@ -35,7 +35,7 @@ from podgate.model.packet import (
     network_range,
 )
 from podgate.model.problems import Problem
-from podgate.targets.iptables.state import Binary, Chain, Match, Placed, Rule, State
+from podgate.targets.iptables.state import Binary, BuiltinRule, Chain, Match, Rule, State
 from podgate.targets.iptables.words import knows_random_fully, rule_words
 
 Style = Literal["agent", "podgate"]
@@ -61,11 +61,11 @@ _OUTBOUND: Final = AGENT + "outbound traffic is subject to MASQUERADE (must be l
 _PROTOCOLS: Final = ("tcp", "udp", "sctp")
 
 
-def jump_to(chain: str) -> Placed:
+def jump_to(chain: str) -> BuiltinRule:
     """Give the rule in POSTROUTING that leads to our chain, as ip-masq-agent 2.12.2 and newer write it."""
     comment = f"{AGENT}ensure nat POSTROUTING directs all non-LOCAL destination traffic to our custom {chain} chain"
     not_local = AddressTypeIn("daddr", frozenset(("local",)), negated=True)
-    return Placed("POSTROUTING", Rule(Jump(chain), (not_local,), comment))
+    return BuiltinRule("POSTROUTING", Rule(Jump(chain), (not_local,), comment))
 
 
 def record_chains(states: Iterable[State]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Final
 
 from podgate.features.metadata.intent import NodeRules, Redirect
 from podgate.targets.iptables.grammar import read_rule
-from podgate.targets.iptables.state import Binary, Placed, State
+from podgate.targets.iptables.state import Binary, BuiltinRule, State
 
 COMMENT: Final = "metadata-concealment: bridge traffic to metadata server goes to metadata proxy"
 OWN: Final = "podgate: metadata: "
@@ -38,18 +38,18 @@ def forged_rules(rules: NodeRules, binary: Binary) -> State:
     """
     addresses = () if rules.phase == "none" else rules.spoofed
     dropping = (f"-s {address} -j DROP" for address in addresses)
-    placed = tuple(Placed("OUTPUT", read_rule(text, "ip"), is_first=True) for text in dropping)
+    placed = tuple(BuiltinRule("OUTPUT", read_rule(text, "ip"), is_first=True) for text in dropping)
     return State("ip", binary, placed=placed, table="mangle")
 
 
-def _redirecting(redirect: Redirect, uplink: str) -> Placed:
+def _redirecting(redirect: Redirect, uplink: str) -> BuiltinRule:
     return _placed(redirect, uplink, COMMENT, f"DNAT --to-destination {redirect.to_address}:{redirect.to_port}")
 
 
-def _leaving_alone(redirect: Redirect, uplink: str) -> Placed:
+def _leaving_alone(redirect: Redirect, uplink: str) -> BuiltinRule:
     return _placed(redirect, f"-i {uplink} ", f"{OWN}what comes in by {uplink} is no Pod's", "RETURN")
 
 
-def _placed(redirect: Redirect, device: str, comment: str, target: str) -> Placed:
+def _placed(redirect: Redirect, device: str, comment: str, target: str) -> BuiltinRule:
     match = f"-p tcp {device}-d {redirect.address} --dport {redirect.port} -m comment --comment"
-    return Placed("PREROUTING", read_rule(f'{match} "{comment}" -j {target}', "ip"), is_first=True)
+    return BuiltinRule("PREROUTING", read_rule(f'{match} "{comment}" -j {target}', "ip"), is_first=True)

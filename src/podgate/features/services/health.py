@@ -18,7 +18,7 @@ from podgate.model.kinds.services import SERVICE
 from podgate.model.machine import Family
 from podgate.model.problems import Problem
 from podgate.observe.answers import TEXT, Answer
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 
 JSON: Final = "application/json"
 
@@ -78,10 +78,10 @@ class Taken(Frozen, frozen=True):
 
     def __call__(self, key: Key, why: str) -> Problem | None:
         """Give the problem; None where the key is of something else."""
-        if isinstance(key, Endpoint) and key.serves.startswith(tuple(SERVES.values())):
+        if isinstance(key, ListenAddress) and key.serves.startswith(tuple(SERVES.values())):
             found = owner(self.families, key)
             return None if found is None else taken(self.node, found, why)
-        check = self.checks.get(key.port) if isinstance(key, Endpoint) else None
+        check = self.checks.get(key.port) if isinstance(key, ListenAddress) else None
         if check is None:
             return None
         ref, field = ObjectRef(SERVICE.kind, check.name, check.namespace), "spec.healthCheckNodePort"

@@ -15,7 +15,7 @@ from podgate.model.machine import Family
 from podgate.model.problems import Problem
 from podgate.model.remembering import Remembered
 from podgate.model.table import Table, grouped, mapped
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 
 LOOPBACK: Final[Mapping[Family, str]] = {"ip": "127.0.0.1", "ip6": "::1"}
 SERVES: Final[Mapping[Family, str]] = {"ip": "IPv4 node port", "ip6": "IPv6 node port"}
@@ -41,7 +41,7 @@ class LoopbackPorts:
         }
         self._endpoints = {family: Remembered(_endpoints_of) for family in FAMILIES}
 
-    def endpoints(self, intent: Intent) -> frozenset[Endpoint]:
+    def endpoints(self, intent: Intent) -> frozenset[ListenAddress]:
         """Say where to listen."""
         found = (self._endpoints[family](family, self._numbers[family](_ports(intent, family))) for family in FAMILIES)
         return frozenset().union(*found)
@@ -52,7 +52,7 @@ class LoopbackPorts:
         return next(_with_number(group, number), None)
 
 
-def owner(families: tuple[FamilyIntent, ...], key: Endpoint) -> ObjectRef | None:
+def owner(families: tuple[FamilyIntent, ...], key: ListenAddress) -> ObjectRef | None:
     """Give the Service whose node port an endpoint is for; None where it is for something else."""
     for part in families:
         for ref, ports in part.ports.items():
@@ -80,7 +80,9 @@ def _with_number(group: Mapping[ObjectRef, _Ports], number: int) -> Iterator[Ser
     return (port for ports in group.values() for port in ports if port.node_port == number and is_answered(port))
 
 
-def _endpoints_of(family: Family, numbers: Table[ObjectRef, tuple[int, ...]]) -> frozenset[Endpoint]:
+def _endpoints_of(family: Family, numbers: Table[ObjectRef, tuple[int, ...]]) -> frozenset[ListenAddress]:
     return frozenset(
-        Endpoint(LOOPBACK[family], number, f"{SERVES[family]} {number}") for each in numbers.values() for number in each
+        ListenAddress(LOOPBACK[family], number, f"{SERVES[family]} {number}")
+        for each in numbers.values()
+        for number in each
     )

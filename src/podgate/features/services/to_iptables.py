@@ -39,7 +39,7 @@ from podgate.model.machine import Family
 from podgate.model.remembering import Remembered
 from podgate.model.table import Table, counted, spread
 from podgate.targets.iptables.grammar import read_rule
-from podgate.targets.iptables.state import Binary, Placed, State, TableName
+from podgate.targets.iptables.state import Binary, BuiltinRule, State, TableName
 
 MANY_ENDPOINTS: Final = 1000
 """More endpoints than this have rules without comments, as with kube-proxy (its large-cluster mode)."""
@@ -104,7 +104,7 @@ class Writer:
         self._ports = spread(PortRules(self._style))
         self._joined = {name: Remembered(_by_target if name == NAT_SERVICES else _in_order) for name in _SHARED}
         self._placed = {
-            table: tuple(Placed(chain, read_rule(words, family), is_first=True) for chain, words in _JUMPS[table])
+            table: tuple(BuiltinRule(chain, read_rule(words, family), is_first=True) for chain, words in _JUMPS[table])
             for table in TABLES
         }
 

@@ -15,7 +15,7 @@ from podgate.linux.netlink import Connection, Listener, NotificationsLostError
 from podgate.linux.refusals import refused
 from podgate.linux.rtnetlink import ADDRESS_GROUPS, SCOPES, add_address, addresses, delete_address, links
 from podgate.targets.addresses.diff import Plan, diff
-from podgate.targets.addresses.state import Assigned, Place, State
+from podgate.targets.addresses.state import Assigned, DeviceAddress, State
 
 _NAMES = {number: name for name, number in SCOPES.items()}
 
@@ -28,7 +28,7 @@ class AddressesTarget:
         namespace: an open network namespace to work in; None for this process's own.
     """
 
-    def __init__(self, places: Collection[Place], *, namespace: int | None = None) -> None:
+    def __init__(self, places: Collection[DeviceAddress], *, namespace: int | None = None) -> None:
         self._places = frozenset(places)
         self._namespace = namespace
         self._held: State | None = None
@@ -39,7 +39,7 @@ class AddressesTarget:
             names = {link.device: link.name for link in links(connection)}
             found = []
             for each in addresses(connection):
-                place = Place(names.get(each.device, ""), ip_interface((each.address, each.prefix)))
+                place = DeviceAddress(names.get(each.device, ""), ip_interface((each.address, each.prefix)))
                 if place in self._places:
                     found.append(Assigned(place, _NAMES.get(each.scope, "global")))
         self._held = State(frozenset(found))

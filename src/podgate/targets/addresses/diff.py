@@ -7,7 +7,7 @@ Invariant: an address whose scope is another one is removed before it is added: 
 from collections.abc import Collection
 
 from podgate.model.frozen import Frozen
-from podgate.targets.addresses.state import Assigned, Place, State
+from podgate.targets.addresses.state import Assigned, DeviceAddress, State
 
 
 class Plan(Frozen, frozen=True):
@@ -26,11 +26,11 @@ class Plan(Frozen, frozen=True):
         """Say how many."""
         return f"{len(self.removed)} removed, {len(self.added)} added"
 
-    def touches(self) -> Collection[Place]:
+    def touches(self) -> Collection[DeviceAddress]:
         """Give the places of what is added: each may be refused by itself."""
         return tuple(each.place for each in self.added)
 
-    def without(self, refused: Collection[Place], /) -> "Plan":
+    def without(self, refused: Collection[DeviceAddress], /) -> "Plan":
         """Give what is left without these keys."""
         return Plan(self.removed, tuple(each for each in self.added if each.place not in refused))
 

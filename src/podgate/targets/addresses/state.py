@@ -12,7 +12,7 @@ from podgate.model.machine import IPInterface
 Scope = Literal["global", "link", "host"]
 
 
-class Place(Frozen, frozen=True):
+class DeviceAddress(Frozen, frozen=True):
     """Where an address stands: what makes it ours."""
 
     device: str
@@ -25,7 +25,7 @@ class Place(Frozen, frozen=True):
 class Assigned(Frozen, frozen=True):
     """An address on a device. ``scope`` is as ip(8) says it: ``host`` is never used towards others."""
 
-    place: Place
+    place: DeviceAddress
     scope: Scope = "global"
 
     def __str__(self) -> str:

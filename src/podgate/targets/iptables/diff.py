@@ -18,7 +18,7 @@ from podgate.model.packet import Jump
 from podgate.model.table import changes
 from podgate.model.tally import tally
 from podgate.targets.iptables.grammar import read_rule
-from podgate.targets.iptables.state import Chain, Form, Placed, Rule, State, chain_name_mistake
+from podgate.targets.iptables.state import BuiltinRule, Chain, Form, Rule, State, chain_name_mistake
 from podgate.targets.iptables.words import rule_words
 
 _TARGET: Final = re.compile(r"(?:^| )-[jg] (\S+)")
@@ -47,8 +47,8 @@ class Plan(Frozen, frozen=True):
     refusal: str = ""
     notes: tuple[str, ...] = ()
     filled: tuple[Chain, ...] = ()
-    added: tuple[Placed, ...] = ()
-    removed: tuple[Placed, ...] = ()
+    added: tuple[BuiltinRule, ...] = ()
+    removed: tuple[BuiltinRule, ...] = ()
     emptied: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     named: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -162,7 +162,7 @@ def _forms(rules: Iterable[Rule]) -> list[Form]:
     return [rule.form for rule in rules]
 
 
-def _placed(have: State, want: State) -> tuple[tuple[Placed, ...], tuple[Placed, ...]]:
+def _placed(have: State, want: State) -> tuple[tuple[BuiltinRule, ...], tuple[BuiltinRule, ...]]:
     """Give the rules of built-in chains that come and those that go. Of several equal ones the last stays."""
     missing = Counter((placed.chain, placed.rule.form) for placed in want.placed)
     surplus = Counter((placed.chain, placed.rule.form) for placed in have.placed)
@@ -183,7 +183,7 @@ def _placed(have: State, want: State) -> tuple[tuple[Placed, ...], tuple[Placed,
     return tuple(added), tuple(removed)
 
 
-def _holders(have: State, removed: Collection[Placed], gone: Collection[str]) -> dict[str, str]:
+def _holders(have: State, removed: Collection[BuiltinRule], gone: Collection[str]) -> dict[str, str]:
     """Give for each chain that rules jump to which stay one chain that holds such a rule."""
     found: dict[str, str] = {}
     for placed in have.placed:
@@ -248,7 +248,7 @@ def _named_lines(plan: Plan) -> Iterator[str]:
         yield f"  and {len(plan.named) - _SHOWN_CHAINS} more chains"
 
 
-def _again(placed: Placed, plan: Plan) -> str:
+def _again(placed: BuiltinRule, plan: Plan) -> str:
     wanted = {(each.chain, each.rule.form) for each in plan.want.placed}
     return " (it is there more than once)" if (placed.chain, placed.rule.form) in wanted else ""
 

@@ -23,11 +23,11 @@ from podgate.targets.iptables.state import (
     OtherTarget,
     Return,
     Rule,
+    RuleTarget,
     TableName,
-    Target,
 )
 
-Entry = Literal["PREROUTING", "OUTPUT"]
+EntryChain = Literal["PREROUTING", "OUTPUT"]
 Tables = Mapping[TableName, Mapping[str, tuple[Rule, ...]]]
 """The rules of each chain of each table."""
 
@@ -40,7 +40,7 @@ _SET_MARK: Final = re.compile(r"--set-xmark (0x[0-9a-f]+)/(0x[0-9a-f]+)")
 _DESTINATION: Final = re.compile(r"--to-destination \[?([0-9a-f.:]+?)\]?:(\d+)")
 
 
-def flow(tables: Tables, packet: Packet, locality: Locality, entry: Entry = "PREROUTING") -> frozenset[Outcome]:
+def flow(tables: Tables, packet: Packet, locality: Locality, entry: EntryChain = "PREROUTING") -> frozenset[Outcome]:
     """Give all that may come of the first packet of a flow, whose sender no rule has seen before.
 
     Raises:
@@ -75,7 +75,7 @@ class _Walk:
         self._is_translated = False
         self._is_masqueraded = False
 
-    def through(self, entry: Entry) -> Outcome:
+    def through(self, entry: EntryChain) -> Outcome:
         """Give what comes of the packet."""
         for table, chain in self._way(entry):
             verdict = self._chain(table, chain, 0)
@@ -84,7 +84,7 @@ class _Walk:
         endpoint = (self._packet.destination, self._packet.dport) if self._is_translated else None
         return Outcome("accept", endpoint, self._is_masqueraded, self._mark)
 
-    def _way(self, entry: Entry) -> Iterator[tuple[TableName, str]]:
+    def _way(self, entry: EntryChain) -> Iterator[tuple[TableName, str]]:
         yield "mangle", entry
         yield "nat", entry
         is_local = self._locality.type_of(self._packet.destination) == "local"
@@ -138,7 +138,7 @@ class _Walk:
             return found[1] == "set"
         raise ValueError(f"nobody knows here which packets match `{text}`")
 
-    def _done(self, target: Target | None) -> Fate | None:
+    def _done(self, target: RuleTarget | None) -> Fate | None:
         match target:
             case None:
                 return None

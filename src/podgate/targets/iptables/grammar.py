@@ -28,7 +28,7 @@ from podgate.model.packet import (
     Snat,
     network_range,
 )
-from podgate.targets.iptables.state import EXTENSION_TARGETS, Match, OtherMatch, OtherTarget, Rule, Target
+from podgate.targets.iptables.state import EXTENSION_TARGETS, Match, OtherMatch, OtherTarget, Rule, RuleTarget
 
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 _IPV4: Final = re.compile(r"(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})(?:/(\d{1,2}))?")
@@ -179,7 +179,7 @@ class _Reader:
         read = _MODULES[name]
         return [read(option, value, negated, self._version) for option, value, negated in _options(options)]
 
-    def _verdict(self) -> Target | None:
+    def _verdict(self) -> RuleTarget | None:
         name, options = self._target, self._options
         match name:
             case "" if not options:

@@ -13,7 +13,7 @@ from typing import Final
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.iptables.grammar import GrammarError, read_rule
-from podgate.targets.iptables.state import BUILT_IN, Binary, Chain, Jump, Names, Placed, State, TableName
+from podgate.targets.iptables.state import BUILT_IN, Binary, BuiltinRule, Chain, Jump, Names, State, TableName
 
 _COMMENT: Final = re.compile(r'--comment (?:"(?:\\")?)?(?=(.*))')
 NO_NAMES: Final = Names()
@@ -57,7 +57,7 @@ def read_listing(
             f"`nft list table {family} {table}`, and move them to a table of their own"
         )
     chains = _lines(text, table)
-    placed: list[Placed] = []
+    placed: list[BuiltinRule] = []
     ours: list[Chain] = []
     others: dict[str, tuple[str, ...]] = {}
     strange: dict[str, str] = {}
@@ -91,10 +91,10 @@ def read_listing(
     )
 
 
-def _placed(chain: str, words: str, family: Family, owners: tuple[str, ...], names: Names) -> Placed:
+def _placed(chain: str, words: str, family: Family, owners: tuple[str, ...], names: Names) -> BuiltinRule:
     rule = read_rule(words, family)
     leads_to_ours = isinstance(rule.target, Jump) and rule.target.chain in names
-    return Placed(chain, rule, leads_to_ours or is_owned(rule.comment, owners))
+    return BuiltinRule(chain, rule, leads_to_ours or is_owned(rule.comment, owners))
 
 
 def _lines(text: str, table: TableName) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from podgate.targets.iptables.diff import Plan
 from podgate.targets.iptables.grammar import read_rule
-from podgate.targets.iptables.state import BUILT_IN, Chain, Placed, State, TableName, chain_name_mistake
+from podgate.targets.iptables.state import BUILT_IN, BuiltinRule, Chain, State, TableName, chain_name_mistake
 from podgate.targets.iptables.words import rule_words
 
 
@@ -25,11 +25,11 @@ def _names(state: State, named: Iterable[str]) -> None:
             raise ValueError(f"{placed.chain!r} is no built-in chain of a table")
 
 
-def _placed_words(placed: Placed) -> str:
+def _placed_words(placed: BuiltinRule) -> str:
     return f"{placed.chain} {rule_words(placed.rule)}"
 
 
-def _added(placed: Placed) -> str:
+def _added(placed: BuiltinRule) -> str:
     return f"-{'I' if placed.is_first else 'A'} {_placed_words(placed)}"
 
 

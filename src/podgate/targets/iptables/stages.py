@@ -23,7 +23,7 @@ take it 13 s, in parts of this size 2 s.
 
 _TARGET: Final = re.compile(r"(?:^| )-[jg] (\S+)")
 
-Named = tuple[str, tuple[str, ...]]
+NamedChain = tuple[str, tuple[str, ...]]
 
 
 def stages(plan: Plan, most: int = MOST_LINES) -> tuple[Plan, ...]:
@@ -44,11 +44,11 @@ def stages(plan: Plan, most: int = MOST_LINES) -> tuple[Plan, ...]:
     return (*parts, msgspec.structs.replace(plan, named=rest))
 
 
-def _lines(chain: Named) -> int:
+def _lines(chain: NamedChain) -> int:
     return 1 + len(chain[1])
 
 
-def _ahead(new: Mapping[str, tuple[str, ...]], late: frozenset[str], most: int) -> Iterator[Named]:
+def _ahead(new: Mapping[str, tuple[str, ...]], late: frozenset[str], most: int) -> Iterator[NamedChain]:
     """Give chains after those that they lead to; without such as are too large, or lead to what comes late."""
     seen: set[str] = set()
     left = set(late)
@@ -81,8 +81,8 @@ def _targets(rules: Iterable[str]) -> list[str]:
     return [target for words in rules for target in _TARGET.findall(words)]
 
 
-def _parts(chains: Iterable[Named], most: int) -> Iterator[tuple[Named, ...]]:
-    part: list[Named] = []
+def _parts(chains: Iterable[NamedChain], most: int) -> Iterator[tuple[NamedChain, ...]]:
+    part: list[NamedChain] = []
     size = 0
     for chain in chains:
         if part and size + _lines(chain) > most:

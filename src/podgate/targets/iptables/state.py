@@ -161,8 +161,8 @@ class OtherTarget(Frozen, frozen=True, tag=True):
 
 
 Match = AddressIn | AddressTypeIn | ProtocolIn | InterfaceIn | PortIn | Chance | OtherMatch
-Target = Accept | Drop | Return | Jump | Masquerade | Snat | Dnat | OtherTarget
-Form = tuple[frozenset[Match], Target | None, str]
+RuleTarget = Accept | Drop | Return | Jump | Masquerade | Snat | Dnat | OtherTarget
+Form = tuple[frozenset[Match], RuleTarget | None, str]
 
 
 class Rule(Frozen, frozen=True):
@@ -177,7 +177,7 @@ class Rule(Frozen, frozen=True):
             empty: they are made when they are needed. It does not count when rules are compared.
     """
 
-    target: Target | None
+    target: RuleTarget | None
     matches: tuple[Match, ...] = ()
     comment: str = ""
     text: str = ""
@@ -213,7 +213,7 @@ class Chain(Frozen, frozen=True):
     rules: tuple[Rule, ...] = ()
 
 
-class Placed(Frozen, frozen=True):
+class BuiltinRule(Frozen, frozen=True):
     """A rule in a built-in chain.
 
     Attributes:
@@ -251,7 +251,7 @@ class State(Frozen, frozen=True):
     family: Family
     binary: Binary
     chains: tuple[Chain, ...] = ()
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[BuiltinRule, ...] = ()
     recorded: frozenset[str] = frozenset()
     others: Mapping[str, tuple[str, ...]] = {}
     strange: Mapping[str, str] = {}
@@ -275,6 +275,7 @@ __all__ = [
     "AddressIn",
     "AddressTypeIn",
     "Binary",
+    "BuiltinRule",
     "Chain",
     "Chance",
     "Dnat",
@@ -287,15 +288,14 @@ __all__ = [
     "Names",
     "OtherMatch",
     "OtherTarget",
-    "Placed",
     "PortIn",
     "ProtocolIn",
     "Return",
     "Rule",
+    "RuleTarget",
     "Snat",
     "State",
     "TableName",
-    "Target",
     "built_in",
     "chain_name_mistake",
     "comment_text",

@@ -17,7 +17,7 @@ import msgspec
 from podgate.kubeapi.connection import AccessError, Connection, UnreachableError
 from podgate.kubeapi.requests import create, get, replace
 from podgate.model.frozen import ObjectRef
-from podgate.targets.kubernetes.leases import CANDIDATES, LEASE, Election, Lease, Terms, Write
+from podgate.targets.kubernetes.leases import CANDIDATES, LEASE, Election, Lease, LeaseWrite, Terms
 
 T = TypeVar("T")
 
@@ -164,7 +164,7 @@ class Leadership:
         async with asyncio.timeout(self._patience):
             return await work
 
-    async def _write(self, write: Write) -> Lease | None:
+    async def _write(self, write: LeaseWrite) -> Lease | None:
         """Write; None when another one was faster, which the next turn sees."""
         metadata: dict[str, Any] = {"name": self._ref.name, "namespace": self._ref.namespace}
         metadata["annotations"] = {CANDIDATES: str(self._candidates())}

@@ -72,7 +72,7 @@ class Terms(Frozen, frozen=True):
     forbidden: float = LONGEST_PAUSE
 
 
-class Write(Frozen, frozen=True):
+class LeaseWrite(Frozen, frozen=True):
     """What to write: a new Lease (no ``resource_version``), or a replacement of just that version."""
 
     spec: LeaseSpec
@@ -117,7 +117,7 @@ class Election(Frozen, frozen=True):
         until = self.may_write_until if _holder(lease) == self.identity else float("-inf")
         return Election(self.identity, self.terms, lease, self.seen_at if unchanged else now, until)
 
-    def wants(self, now: float, wall: str) -> Write | None:
+    def wants(self, now: float, wall: str) -> LeaseWrite | None:
         """Say what to write: None while somebody else holds the Lease. ``wall`` is the time for people."""
         spec = self.seen.spec if self.seen is not None else LeaseSpec()
         holder = _holder(self.seen)
@@ -132,18 +132,18 @@ class Election(Frozen, frozen=True):
             renew_time=wall,
             lease_transitions=before if same or self.seen is None else before + 1,
         )
-        return Write(fresh, self.seen.metadata.resource_version if self.seen is not None else "")
+        return LeaseWrite(fresh, self.seen.metadata.resource_version if self.seen is not None else "")
 
     def wrote(self, lease: Lease, asked_at: float, now: float) -> "Election":
         """Take a write that the API accepted. Leadership counts from when it was asked for, not from the answer."""
         return Election(self.identity, self.terms, lease, now, asked_at + self.terms.deadline)
 
-    def releases(self, now: float, wall: str) -> Write | None:
+    def releases(self, now: float, wall: str) -> LeaseWrite | None:
         """Say what to write so that the next one need not wait; None when we do not lead."""
         if self.seen is None or not self.leads(now):
             return None
         spec = LeaseSpec("", 1, self.seen.spec.acquire_time, wall, self.seen.spec.lease_transitions)
-        return Write(spec, self.seen.metadata.resource_version)
+        return LeaseWrite(spec, self.seen.metadata.resource_version)
 
     def gone(self) -> "Election":
         """Stop leading."""

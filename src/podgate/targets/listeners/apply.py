@@ -18,7 +18,7 @@ from podgate.joints import Key, Signal
 from podgate.linux.waiting import for_ever
 from podgate.targets.listeners.diff import Plan, diff
 from podgate.targets.listeners.holders import holders_of
-from podgate.targets.listeners.state import Endpoint, State
+from podgate.targets.listeners.state import ListenAddress, State
 
 BACKLOG: Final = 1024
 """Connections that the kernel keeps until they are accepted, unless net.core.somaxconn is less."""
@@ -35,14 +35,14 @@ class ListenersTarget:
     """Listens in this process.
 
     Args:
-        protocols: what is served, by the name in ``Endpoint.serves``.
+        protocols: what is served, by the name in ``ListenAddress.serves``.
         life: entered while the target runs; left after the last socket has closed, to let connections end in peace.
     """
 
     def __init__(self, protocols: Mapping[str, Factory], life: Life = contextlib.nullcontext) -> None:
         self._protocols = protocols
         self._life = life
-        self._open: dict[Endpoint, asyncio.Server] = {}
+        self._open: dict[ListenAddress, asyncio.Server] = {}
 
     async def read(self) -> State:
         """Give what is open."""
@@ -79,7 +79,7 @@ class ListenersTarget:
             for server in servers:
                 server.close()
 
-    async def _listen(self, endpoint: Endpoint) -> None:
+    async def _listen(self, endpoint: ListenAddress) -> None:
         bound = bind(endpoint)
         try:
             server = await asyncio.get_running_loop().create_server(
@@ -90,7 +90,7 @@ class ListenersTarget:
             raise
         self._open[endpoint] = server
 
-    def ports(self) -> dict[Endpoint, int]:
+    def ports(self) -> dict[ListenAddress, int]:
         """Give the port of each open socket: what the kernel chose where the endpoint says 0."""
         return {endpoint: server.sockets[0].getsockname()[1] for endpoint, server in self._open.items()}
 
@@ -106,7 +106,7 @@ class ListenersTarget:
                 self._open.clear()
 
 
-def bind(endpoint: Endpoint) -> socket.socket:
+def bind(endpoint: ListenAddress) -> socket.socket:
     """Bind a socket; accepted ones inherit its buffer sizes (tcp(7)). Raises OSError."""
     family = socket.AF_INET6 if ":" in endpoint.address else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -124,7 +124,7 @@ def bind(endpoint: Endpoint) -> socket.socket:
     return bound
 
 
-def why(endpoint: Endpoint, error: OSError) -> str:
+def why(endpoint: ListenAddress, error: OSError) -> str:
     """Say why an address cannot be had, and what to do."""
     if error.errno == errno.EADDRINUSE:
         holders = holders_of(endpoint.port)

@@ -8,14 +8,14 @@ from collections.abc import Collection
 
 from podgate.model.frozen import Frozen
 from podgate.model.tally import tally
-from podgate.targets.listeners.state import Endpoint, State
+from podgate.targets.listeners.state import ListenAddress, State
 
 
 class Plan(Frozen, frozen=True):
     """What to open and to close, each sorted."""
 
-    opened: tuple[Endpoint, ...] = ()
-    closed: tuple[Endpoint, ...] = ()
+    opened: tuple[ListenAddress, ...] = ()
+    closed: tuple[ListenAddress, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.opened or self.closed)
@@ -28,11 +28,11 @@ class Plan(Frozen, frozen=True):
         """Say how many."""
         return tally({"opened socket": len(self.opened), "closed socket": len(self.closed)})
 
-    def touches(self) -> Collection[Endpoint]:
+    def touches(self) -> Collection[ListenAddress]:
         """Give every endpoint of the plan: each may be refused by itself."""
         return (*self.opened, *self.closed)
 
-    def without(self, refused: Collection[Endpoint], /) -> "Plan":
+    def without(self, refused: Collection[ListenAddress], /) -> "Plan":
         """Give what is left without these keys."""
         opened, closed = (tuple(each for each in part if each not in refused) for part in (self.opened, self.closed))
         return Plan(opened, closed)

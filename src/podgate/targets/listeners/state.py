@@ -7,7 +7,7 @@ Invariant: an endpoint is the key by which a target refuses it, and shows itself
 from podgate.model.frozen import Frozen
 
 
-class Endpoint(Frozen, frozen=True, order=True):
+class ListenAddress(Frozen, frozen=True, order=True):
     """One place to listen.
 
     Attributes:
@@ -28,4 +28,4 @@ class Endpoint(Frozen, frozen=True, order=True):
 class State(Frozen, frozen=True):
     """Where this process listens."""
 
-    endpoints: frozenset[Endpoint] = frozenset()
+    endpoints: frozenset[ListenAddress] = frozenset()

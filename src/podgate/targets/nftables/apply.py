@@ -31,7 +31,7 @@ from podgate.linux.nftables import (
 )
 from podgate.linux.nftables_batch import Batch, RefusedError
 from podgate.linux.nftables_drift import Drift
-from podgate.linux.nftables_elements import Shape, list_elements
+from podgate.linux.nftables_elements import SetShape, list_elements
 from podgate.linux.nftables_watch import Watch, refused
 from podgate.model.machine import Family
 from podgate.model.table import Table
@@ -281,8 +281,8 @@ def _shown(declared: Set, key: bytes | None) -> str:
     return f", one of {len(key)} bytes instead of {size}"
 
 
-def _shape(info: SetInfo) -> Shape:
-    return Shape(info.key_bytes, bool(info.flags & SET_INTERVAL), len(info.types) > 1, info.data_bytes)
+def _shape(info: SetInfo) -> SetShape:
+    return SetShape(info.key_bytes, bool(info.flags & SET_INTERVAL), len(info.types) > 1, info.data_bytes)
 
 
 def _declaration(info: SetInfo) -> Set:

@@ -14,7 +14,7 @@ import msgspec
 
 from podgate.joints import ApplyError, Drifted, Key, Signal
 from podgate.model.machine import Family
-from podgate.model.packet import Accept, Drop, Locality, Packet, PacketChain, Step, Trace, trace
+from podgate.model.packet import Accept, Drop, Locality, Packet, PacketChain, Trace, TraceStep, trace
 from podgate.model.table import Table
 from podgate.targets.nftables.diff import ElementChange, Plan, diff, references
 from podgate.targets.nftables.elements import Data, Element, key_size, key_text
@@ -112,7 +112,7 @@ class FakeNftables:
         )
         if self.state.dormant or not entered:
             raise ValueError(f"no chain of table {self.family} {self.table} is entered at {hook}")
-        steps: list[Step] = []
+        steps: list[TraceStep] = []
         luck = iter(draws)
         for chain in entered:
             found = trace(chains, chain.name, packet, locality, luck)

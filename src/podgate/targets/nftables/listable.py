@@ -1,6 +1,6 @@
 """listable: whether nft can list a rule whose code it did not write.
 
-Here: what nft, as it reads a rule back, takes each register for. Not here: what code does (machine.py). Pure.
+Here: what nft, as it reads a rule back, takes each register for. Not here: what code does (evaluation.py). Pure.
 Invariant: of code that passes, nft finds a value in every place of every key, so that it neither aborts nor dies.
 
 nft reads expressions back into a language in which the data of a map cannot be part of a key. It notes the first

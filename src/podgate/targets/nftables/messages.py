@@ -28,8 +28,8 @@ from podgate.linux.nftables import (
     SET_MAP,
     family_header,
 )
-from podgate.linux.nftables_batch import Batch, Part
-from podgate.linux.nftables_elements import Shape
+from podgate.linux.nftables_batch import Batch, BatchMessage
+from podgate.linux.nftables_elements import SetShape
 from podgate.model.machine import Family
 from podgate.targets.nftables.assembly import assembled, comment_userdata, rule_comment
 from podgate.targets.nftables.elements import TYPES, key_size
@@ -46,10 +46,10 @@ _HOST_ORDER, _NETWORK_ORDER, _NO_ORDER = 1, 2, 0
 _POLICIES: Final = {"drop": 0, "accept": 1}
 
 
-def shape(declared: Set) -> Shape:
+def shape(declared: Set) -> SetShape:
     """Give what is needed to encode a set's elements."""
     data = 0 if declared.data in ((), ("verdict",)) else key_size(declared.data)
-    return Shape(key_size(declared.key), declared.is_interval, len(declared.key) > 1, data)
+    return SetShape(key_size(declared.key), declared.is_interval, len(declared.key) > 1, data)
 
 
 def fill(batch: Batch, stage: Stage, want: State) -> None:
@@ -88,37 +88,37 @@ class _Writer:
         self._table = table
         self._place = family_header(int(FAMILIES[family])) + text(1, table)
 
-    def table(self, stage: Stage, want: State) -> Iterator[Part]:
+    def table(self, stage: Stage, want: State) -> Iterator[BatchMessage]:
         """Make, empty, take away or wake the table; one that is taken from is made first: it may not be there."""
         what = f"table {self._family} {self._table}"
-        made = Part(NEW_TABLE, NLM_F_CREATE, self._place, what)
+        made = BatchMessage(NEW_TABLE, NLM_F_CREATE, self._place, what)
         if stage.table == "woken":
             yield made._replace(body=made.body + _number(2, 0))  # flags, dormant not among them
         elif stage.table:
             yield made
-            yield Part(DEL_RULE if stage.table == "emptied" else DEL_TABLE, 0, self._place, what)
+            yield BatchMessage(DEL_RULE if stage.table == "emptied" else DEL_TABLE, 0, self._place, what)
         if stage.table == "anew":
             userdata = comment_userdata(_TABLE_COMMENT, comment_text(want.comment)) if want.comment else b""
             comment = attribute(6, userdata) if userdata else b""
             yield made._replace(body=made.body + comment)
 
-    def delete(self, kind: int, name_at: int, name: str, noun: str) -> Part:
+    def delete(self, kind: int, name_at: int, name: str, noun: str) -> BatchMessage:
         """Delete a set or a chain by its name."""
-        return Part(kind, 0, self._place + text(name_at, name), f"{noun} {name}")
+        return BatchMessage(kind, 0, self._place + text(name_at, name), f"{noun} {name}")
 
-    def flush_chain(self, name: str) -> Part:
+    def flush_chain(self, name: str) -> BatchMessage:
         """Delete all rules of a chain."""
-        return Part(DEL_RULE, 0, self._place + text(2, name), f"the rules of chain {name}")
+        return BatchMessage(DEL_RULE, 0, self._place + text(2, name), f"the rules of chain {name}")
 
-    def chain(self, chain: Chain) -> Part:
+    def chain(self, chain: Chain) -> BatchMessage:
         """Declare a chain, or change its policy."""
         body = self._place + text(3, chain.name)
         if chain.hook:
             place = _number(1, HOOKS.index(chain.hook.hook)) + attribute(2, struct.pack(">i", chain.hook.priority))
             body += nested(4, place) + _number(5, _POLICIES[chain.hook.policy]) + text(7, chain.hook.type)
-        return Part(NEW_CHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
+        return BatchMessage(NEW_CHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
 
-    def rule(self, chain: Chain, number: int, widths: Mapping[str, Width]) -> Part:
+    def rule(self, chain: Chain, number: int, widths: Mapping[str, Width]) -> BatchMessage:
         """Append a rule to its chain."""
         rule: Rule = chain.rules[number]
         try:
@@ -127,9 +127,11 @@ class _Writer:
         except ValueError as problem:
             raise ValueError(f"rule {number + 1} of chain {chain.name} ({rule.text}): {problem}") from problem
         body = self._place + text(2, chain.name) + nested(4, code) + attribute(7, rule_comment(rule.mark))
-        return Part(NEW_RULE, NLM_F_CREATE | _APPENDED, body, f"rule {number + 1} of chain {chain.name} ({rule.text})")
+        return BatchMessage(
+            NEW_RULE, NLM_F_CREATE | _APPENDED, body, f"rule {number + 1} of chain {chain.name} ({rule.text})"
+        )
 
-    def declaration(self, declared: Set) -> Part:
+    def declaration(self, declared: Set) -> BatchMessage:
         """Declare a set or map."""
         names = declared.flags if not declared.timeout else {*declared.flags, "timeout"}
         flags = sum(SET_FLAGS[name] for name in names) | (SET_MAP if declared.data else 0)
@@ -146,7 +148,9 @@ class _Writer:
         body += nested(9, description) if description else b""
         body += attribute(11, struct.pack(">Q", declared.timeout * 1000)) if declared.timeout else b""
         kind = "map" if declared.data else "set"
-        return Part(NEW_SET, NLM_F_CREATE, body + attribute(13, _set_userdata(declared)), f"{kind} {declared.name}")
+        return BatchMessage(
+            NEW_SET, NLM_F_CREATE, body + attribute(13, _set_userdata(declared)), f"{kind} {declared.name}"
+        )
 
 
 def _data_type(data: Sequence[str]) -> bytes:

@@ -1,7 +1,7 @@
 """registers: runs a table's code on the first packet of a flow, as the kernel does, and tells all that may come of it.
 
 Here: the way of a packet through base chains and hooks, and every draw of chance. Not here: single expressions
-(machine.py), rules as text (grammar.py and model/packet.py). Pure.
+(evaluation.py), rules as text (grammar.py and model/packet.py). Pure.
 Invariant: what the kernel would refuse is a ValueError, never a guess: a register that nothing was loaded into, a set
 that is not there, a translation in the wrong hook.
 """
@@ -11,14 +11,14 @@ from typing import Final, Literal
 
 from podgate.model import packet as packets
 from podgate.model.packet import Fate, Locality, Packet
-from podgate.targets.nftables.machine import Fork, Machine, Memory, Passing
+from podgate.targets.nftables.evaluation import DynamicElements, Evaluation, Fork, Passing
 from podgate.targets.nftables.state import Chain, State
 
 _JUMPS: Final = 16
 """How deep nf_tables lets chains call each other (NFT_JUMP_STACK_SIZE)."""
 _MOST_OUTCOMES: Final = 100_000
 
-Entry = Literal["prerouting", "output"]
+EntryHook = Literal["prerouting", "output"]
 
 
 class Outcome(packets.Outcome, frozen=True):
@@ -28,17 +28,17 @@ class Outcome(packets.Outcome, frozen=True):
         memory: the elements of dynamic sets afterwards, to be given to ``flow`` for the next packet.
     """
 
-    memory: Memory = frozenset()
+    memory: DynamicElements = frozenset()
 
 
 def flow(
     state: State,
     packet: Packet,
     locality: Locality,
-    hook: Entry = "prerouting",
+    hook: EntryHook = "prerouting",
     *,
     mark: int = 0,
-    memory: Memory = frozenset(),
+    memory: DynamicElements = frozenset(),
 ) -> frozenset[Outcome]:
     """Give all that may come of the first packet of a flow.
 
@@ -67,7 +67,7 @@ def flow(
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
         draws = waiting.pop()
-        walk = _Walk(state, packet, locality, Machine(state, packet, locality, draws, mark=mark, memory=memory))
+        walk = _Walk(state, packet, locality, Evaluation(state, packet, locality, draws, mark=mark, memory=memory))
         try:
             outcomes.add(walk.through(hook))
         except Fork as fork:
@@ -80,14 +80,14 @@ def flow(
 class _Walk:
     """One packet, with one sequence of draws."""
 
-    def __init__(self, state: State, packet: Packet, locality: Locality, machine: Machine) -> None:
+    def __init__(self, state: State, packet: Packet, locality: Locality, machine: Evaluation) -> None:
         self._chains: Mapping[str, Chain] = {chain.name: chain for chain in state.chains}
         self._base = sorted((c for c in state.chains if c.hook), key=lambda c: c.hook.priority if c.hook else 0)
         self._packet = packet
         self._locality = locality
         self._machine = machine
 
-    def through(self, entry: Entry) -> Outcome:
+    def through(self, entry: EntryHook) -> Outcome:
         """Give what comes of the packet."""
         machine = self._machine
         for hook in self._hooks(entry):
@@ -97,7 +97,7 @@ class _Walk:
         endpoint = (machine.destination, machine.dport) if machine.is_translated else None
         return Outcome("accept", endpoint, machine.is_masqueraded, machine.mark, machine.memory)
 
-    def _hooks(self, entry: Entry) -> Iterator[str]:
+    def _hooks(self, entry: EntryHook) -> Iterator[str]:
         yield entry
         is_local = self._locality.type_of(self._machine.destination) == "local"
         if entry == "output":
@@ -150,4 +150,4 @@ class _Walk:
         return None
 
 
-__all__ = ["Memory", "Outcome", "flow"]
+__all__ = ["DynamicElements", "Outcome", "flow"]

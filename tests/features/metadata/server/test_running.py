@@ -15,7 +15,7 @@ from podgate.features.metadata.server.running import SERVER, compile_states, sho
 from podgate.features.metadata.settings import Settings
 from podgate.joints import Inputs
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 from tests.support.netns import NetNamespace, netns
 from tests.support.poll import poll
 
@@ -57,7 +57,7 @@ def test_the_proxy_answers_counts_and_ends_in_peace(tmp_path: Path) -> None:
     upstream = ("--upstream", "http://127.0.0.1:80")
     cloud = ("podgate.lab.peers.clouds", "gce", "--listen", "127.0.0.1:80")
     with netns() as node, process(node, tmp_path / "cloud", *cloud), process(node, log, *words, *upstream) as proxy:
-        poll(lambda: ask(node, 988, "/computeMetadata/v1beta1/instance/zone")[0] == 200, 10)
+        poll(lambda: ask(node, 988, "/computeMetadata/v1beta1/instance/zone")[0] == 200)
         assert ask(node, 988, "/computeMetadata/v1/instance/attributes/kube-env")[0] == 403
         page = ask(node, 989, "/whatever")[1]
         assert 'request_count{code="403",filter_result="filter_result_blocked"} 1' in page
@@ -82,7 +82,7 @@ def test_a_taken_port_ends_it_and_names_the_holder_and_taken_metrics_do_not(tmp_
             assert f"port 988 is in use by process {holder.pid} (" in (tmp_path / "log").read_text()
             other = ("podgate.features.metadata.dropin", "-addr=127.0.0.1:1988", "--metrics-addr", "127.0.0.1:1989")
             with process(node, tmp_path / "log2", *other):
-                poll(lambda: ask(node, 1988, "/computeMetadata/v2/")[0] == 403, 10)
+                poll(lambda: ask(node, 1988, "/computeMetadata/v2/")[0] == 403)
                 assert "cannot serve pages on 127.0.0.1:1989" in (tmp_path / "log2").read_text()
         finally:
             holder.kill()
@@ -122,8 +122,8 @@ def test_a_policy_that_cannot_be_used_makes_everybody_s_rules_the_strictest(
 def test_with_the_nodes_rules_the_port_before_is_closed_to_all() -> None:
     listeners = compile_states(Settings(), Inputs()).states.listeners
     assert listeners.endpoints == {
-        Endpoint("169.254.169.252", 988, "proxy"),
-        Endpoint("169.254.169.252", 987, "closed"),
+        ListenAddress("169.254.169.252", 988, "proxy"),
+        ListenAddress("169.254.169.252", 987, "closed"),
     }
     assert len(compile_states(Settings(firewall=False), Inputs()).states.listeners.endpoints) == 1
     assert SERVER.files(Settings()) == ()

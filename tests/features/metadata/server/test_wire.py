@@ -10,7 +10,7 @@ import pytest
 
 from podgate.features.metadata.filter import Filter
 from podgate.features.metadata.server.exposure import Exposure
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 from tests.features.metadata.wire import ISSUE, TOKEN, Exchange, Sent, exchanges_of
 from tests.support.cases import Case, read_cases
 from tests.support.metadata_upstream import PROXY, World, get, proxy_to, read_answer, run
@@ -23,7 +23,7 @@ CASES = [
     for case in read_cases(*sorted((Path(__file__).parents[1] / "cases").glob("*.case")))
     if (found := exchanges_of(case))[1]
 ]
-PROXY6 = Endpoint("::1", 0, "proxy")
+PROXY6 = ListenAddress("::1", 0, "proxy")
 ANYBODY = Exposure(allowed=(ip_network("0.0.0.0/0"), ip_network("::/0")))
 SECRET = "a secret of the cloud's"
 

@@ -18,7 +18,7 @@ from podgate.model.problems import Problem
 from podgate.model.table import Table
 from podgate.observe.answers import Answer
 from podgate.observe.metrics import Measured, Reading
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 from podgate.targets.listeners.state import State as ListenersState
 
 CHECKS = Table.of({32000: HealthCheck("shop", "web", 2, 1), 32001: HealthCheck("shop", "dns", 0)})
@@ -109,7 +109,7 @@ def test_a_client_is_answered_by_what_is_known_at_that_moment() -> None:
 
     async def story() -> tuple[bytes, bytes]:
         target = made.target
-        want = ListenersState(frozenset({Endpoint("127.0.0.1", 0, "IPv4 health check 32000")}))
+        want = ListenersState(frozenset({ListenAddress("127.0.0.1", 0, "IPv4 health check 32000")}))
         assert await target.apply(target.diff(await target.read(), want)) == {}
         (port,) = target.ports().values()
         first = await ask(port)
@@ -144,7 +144,7 @@ def test_a_port_that_somebody_else_holds_is_its_services_problem() -> None:
 
 
 NOT_OURS = {
-    "a socket of another kind": Endpoint("0.0.0.0", 32002, "IPv4 health check 32002"),
+    "a socket of another kind": ListenAddress("0.0.0.0", 32002, "IPv4 health check 32002"),
     "no socket": "10.96.0.10",
 }
 

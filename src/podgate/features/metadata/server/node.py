@@ -22,7 +22,7 @@ from podgate.linux.iptables import hinted_binary
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.targets.addresses.apply import AddressesTarget
-from podgate.targets.addresses.state import Assigned, Place
+from podgate.targets.addresses.state import Assigned, DeviceAddress
 from podgate.targets.addresses.state import State as Addresses
 from podgate.targets.conntrack.apply import BarredFollower
 from podgate.targets.iptables.apply import IptablesTarget
@@ -33,7 +33,7 @@ from podgate.targets.nftables.state import State as Table
 
 StatesT = TypeVar("StatesT")
 
-PLACE: Final = Place("lo", ip_interface(f"{LOCAL_ADDRESS}/32"))
+PLACE: Final = DeviceAddress("lo", ip_interface(f"{LOCAL_ADDRESS}/32"))
 FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
 FIRST: Final = ("nftables/ip", "nftables/ip6")
 BEFORE_LISTENING: Final = (*FIRST, "addresses")

@@ -33,7 +33,7 @@ from podgate.observe.metrics import Measured
 from podgate.targets.cell.apply import Cell, CellTarget
 from podgate.targets.cell.state import State as Held
 from podgate.targets.listeners.apply import ListenersTarget
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 from podgate.targets.listeners.state import State as Listening
 
 FILES = "*.[jy]*"
@@ -182,10 +182,10 @@ def _rules(states: States) -> NodeRules:
 
 def _states(settings: Settings, filter_: Filter, rules: NodeRules) -> States:
     address, port = settings.listen
-    endpoints = {Endpoint(str(address), port, "proxy")}
+    endpoints = {ListenAddress(str(address), port, "proxy")}
     if settings.firewall:
         # Redirected from 8080, which the old rules sent to a port where nobody listened.
-        endpoints.add(Endpoint(str(address), port - 1, "closed"))
+        endpoints.add(ListenAddress(str(address), port - 1, "closed"))
     return States(Held(filter_, shown(filter_)), Listening(frozenset(endpoints)), rules)
 
 

@@ -26,7 +26,7 @@ from podgate.observe.metrics import Measured
 from podgate.targets.cell.apply import Cell
 from podgate.targets.listeners.apply import Factory, ListenersTarget
 from podgate.targets.listeners.diff import Plan
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 
 CHUNK: Final = 64 * 1024
 """Bytes that are read at once, and that the kernel may buffer per socket and direction (it doubles the figure)."""
@@ -128,7 +128,7 @@ class CountedListeners(ListenersTarget):
 
 
 def _is_of(key: Key, family: Family) -> bool:
-    return isinstance(key, Endpoint) and key.serves.startswith(SERVES[family])
+    return isinstance(key, ListenAddress) and key.serves.startswith(SERVES[family])
 
 
 class _Side(asyncio.BufferedProtocol):

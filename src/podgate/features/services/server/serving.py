@@ -30,7 +30,7 @@ from podgate.observe.pages import PageServer
 from podgate.observe.process import process_readings
 from podgate.targets.cell.apply import Cell
 from podgate.targets.cell.state import State as CellState
-from podgate.targets.listeners.state import Endpoint
+from podgate.targets.listeners.state import ListenAddress
 from podgate.targets.listeners.state import State as ListenersState
 
 _HEALTH_CHECK: Final[Mapping[Family, str]] = {"ip": "IPv4 health check", "ip6": "IPv6 health check"}
@@ -157,7 +157,7 @@ def listeners_of(intent: Intent) -> ListenersState:
         own = part.node.node_port_ips
         addresses = [everywhere] if own is None else [address_text(each) for each in own]
         endpoints |= {
-            Endpoint(address, port, f"{_HEALTH_CHECK[family]} {port}")
+            ListenAddress(address, port, f"{_HEALTH_CHECK[family]} {port}")
             for port, check in intent.health_checks.items()
             if check.of(family) is not None
             for address in addresses

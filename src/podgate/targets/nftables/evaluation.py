@@ -1,4 +1,4 @@
-"""machine: executes the expressions of a rule on registers, in memory.
+"""evaluation: executes the expressions of a rule on registers, in memory.
 
 Here: what each expression does to one packet. Not here: chains and hooks (registers.py). Pure.
 Invariant: values are bytes as the kernel holds them, a register is 4 of them; reading one that this rule has not
@@ -37,7 +37,7 @@ from podgate.targets.nftables.code import (
 from podgate.targets.nftables.elements import PROTOCOLS, TYPES, Data, Element, host_word, host_words, key_size
 from podgate.targets.nftables.state import Set, State
 
-Memory = frozenset[tuple[str, bytes, bytes]]
+DynamicElements = frozenset[tuple[str, bytes, bytes]]
 """Elements of dynamic sets: name, key, data."""
 
 _REGISTERS: Final = 16
@@ -69,7 +69,7 @@ class Passing(NamedTuple):
     priority: int
 
 
-class Machine:
+class Evaluation:
     """One packet and what the kernel knows of it; ``draws`` are what chance gives, in order."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Machine:
         draws: Sequence[int],
         *,
         mark: int = 0,
-        memory: Memory = frozenset(),
+        memory: DynamicElements = frozenset(),
     ) -> None:
         self._sets = {declared.name: declared for declared in state.sets}
         self._elements = state.elements
@@ -100,7 +100,7 @@ class Machine:
         self.is_masqueraded = False
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> DynamicElements:
         """The elements of dynamic sets now."""
         return frozenset((name, key, data) for (name, key), data in self._remembered.items())
 
