@@ -43,6 +43,15 @@ def own_namespaces() -> set[str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _own_lock_of_iptables(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Give this test process a lock of its own: iptables-legacy's is one file for all network namespaces.
+
+    Otherwise a test waits for what another worker writes, and gives up when that takes long.
+    """
+    os.environ["XTABLES_LOCKFILE"] = str(tmp_path_factory.mktemp("iptables") / "xtables.lock")
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _nothing_left_behind() -> Iterator[None]:
     """Fail the session's last test when a network namespace of this process is still there."""
     yield

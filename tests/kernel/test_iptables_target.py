@@ -211,7 +211,7 @@ def test_an_observer_never_sees_a_part_of_a_change(namespace: NetNamespace) -> N
     thread = threading.Thread(target=observe)
     thread.start()
     try:
-        asyncio.run(asyncio.wait_for(write(), 30))
+        asyncio.run(asyncio.wait_for(write(), 120))
     finally:
         stop.set()
         thread.join()
@@ -285,19 +285,19 @@ def test_the_lock_of_iptables_is_waited_for(
     assert holder.stdout
     try:
         assert holder.stdout.readline() == b"held\n"
-        with closing(opened(namespace, "ip", "legacy", lock_seconds=1)) as target:
+        with closing(opened(namespace, "ip", "legacy", lock_seconds=1 if seconds is None else 60)) as target:
             if seconds is None:
                 with pytest.raises(ApplyError, match="another program holds the lock") as held:
                     asyncio.run(load(target, want))
                 assert held.value.reason == "LockHeld"
                 holder.stdin.close()
-                holder.wait(5)
+                holder.wait(60)
             asyncio.run(load(target, want))
         assert not left(namespace, want)
     finally:
         holder.stdin.close()
         holder.stdout.close()
-        holder.wait(5)
+        holder.wait(60)
 
 
 def test_rules_that_iptables_cannot_show_are_named(namespace: NetNamespace) -> None:
