@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from podgate.linux.namespaces import CLONE_NEWNET, inside_network, open_namespace, setns, unshare
+from tests.support.poll import poll
 
 T = TypeVar("T")
 
@@ -71,6 +72,20 @@ class NetNamespace:
             )
         self.run("ip", "link", "set", interface, "up")
         other.run("ip", "link", "set", other_interface, "up")
+        self.until_up()
+        other.until_up()
+
+    def until_up(self) -> None:
+        """Wait until the kernel has noticed the carriers of all devices; it drops what is sent before, without a word.
+
+        A test's devices have their other end in another namespace of the test, and are all set up.
+        """
+
+        def states() -> set[str]:
+            lines = self.run("ip", "-brief", "link", "show").splitlines()
+            return {line.split()[1] for line in lines if not line.startswith("lo ")}
+
+        poll(lambda: states() <= {"UP"})
 
 
 def _fresh() -> int:

@@ -40,7 +40,10 @@ OUTSIDE: Final = (
 
 POD_NETWORK: Final = {4: "10.244.1.0/24", 6: "fd00:10:244:1::/64"}
 ECHO_PORT: Final = 7777
-_SECONDS: Final = 2.0
+_SECONDS: Final = 20.0
+"""How long an answer may take: a busy machine is slow, and TCP sends again by itself."""
+SILENCE_SECONDS: Final = 1.0
+"""How long silence is listened to, where no answer is expected."""
 
 
 class Seen(NamedTuple):
@@ -75,7 +78,7 @@ class PacketLab:
         """Send one message from a fresh socket to the echo at ``destination`` and give the source it saw.
 
         Raises:
-            NoAnswerError: nothing came back in 2 s.
+            NoAnswerError: nothing came back in 20 s.
         """
         with self.flow(origin, source, protocol) as flow:
             return flow.seen_by(destination)
@@ -97,19 +100,24 @@ class Flow:
         if self._socket:
             self._socket.close()
 
-    def seen_by(self, destination: str) -> Seen:
-        """Send one message and give the source that the echo saw."""
+    def seen_by(self, destination: str, seconds: float = _SECONDS) -> Seen:
+        """Send one message and give the source that the echo saw.
+
+        Raises:
+            NoAnswerError: nothing came back in that time.
+        """
         if self._socket is None:
             family = socket.AF_INET if ip_address(destination).version == 4 else socket.AF_INET6
             with inside_network(self._namespace.descriptor):
                 self._socket = socket.socket(family, self._kind)
-            self._socket.settimeout(_SECONDS)
+            self._socket.settimeout(seconds)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self._source:
                 self._socket.bind(self._source)
             if self._kind == socket.SOCK_STREAM:
                 with _no_answer(destination):
                     self._socket.connect((destination, ECHO_PORT))
+        self._socket.settimeout(seconds)
         with _no_answer(destination):
             if self._kind == socket.SOCK_STREAM:
                 self._socket.sendall(b"who\n")

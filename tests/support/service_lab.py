@@ -279,6 +279,8 @@ def service_lab(
         stack.callback(servers.close)
         lab = ServiceLab(topology, wire, servers)
         stack.callback(lab.close)
+        for name in lab.descriptors:
+            lab.namespace(name).until_up()
         for (name, version), lines in (more or {}).items():
             lab.run(name, "ip", f"-{version}", "-batch", "-", text="\n".join(lines) + "\n")
         for place, address, protocol, port in endpoints:

@@ -241,7 +241,7 @@ def received_by_all(lab: PacketLab, row: Row) -> str:
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         out = socket.if_nametoindex("eth0")
     with receiver, sender:
-        receiver.settimeout(2)
+        receiver.settimeout(30)
         receiver.bind(("", port))
         sender.bind((row.source, 0))
         if group:

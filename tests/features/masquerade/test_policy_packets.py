@@ -35,6 +35,7 @@ from tests.support.packet_lab import (
     NODE_INSIDE,
     NODE_SECONDARY,
     POD,
+    SILENCE_SECONDS,
     NoAnswerError,
     PacketLab,
     Protocol,
@@ -197,7 +198,7 @@ def test_four_ports_are_four_connections(lab: PacketLab) -> None:
     try:
         assert {flow.seen_by("203.0.113.5").port for flow in flows[:4]} == set(range(40000, 40004))
         with pytest.raises(NoAnswerError):
-            flows[4].seen_by("203.0.113.5")
+            flows[4].seen_by("203.0.113.5", SILENCE_SECONDS)
     finally:
         for flow in flows:
             flow.__exit__()
