@@ -167,15 +167,24 @@ def test_conflicts_are_named_and_what_one_node_cannot_do_is_counted(plane: Contr
     remove(plane, "wide", "narrow", "snat")
 
 
+def holders_since(plane: ControlPlane, version: str) -> list[str]:
+    """Give who held the Lease since a version, one after the other; empty where nobody did."""
+    path, _, name = LEASE.rpartition("/")
+    query = f"watch=true&fieldSelector=metadata.name={name}&resourceVersion={version}&timeoutSeconds=1"
+    _, told = plane.get(f"{path}?{query}")
+    return [json.loads(line)["object"]["spec"].get("holderIdentity") or "" for line in told.splitlines()]
+
+
 def test_another_node_takes_over_when_the_one_that_writes_is_stopped(plane: ControlPlane, running: TestLab) -> None:
-    before = found(plane, LEASE)["spec"]["holderIdentity"]
+    lease = found(plane, LEASE)
+    before, version = lease["spec"]["holderIdentity"], lease["metadata"]["resourceVersion"]
     assert before
     leader = before.rpartition("_")[0]
     pods = found(plane, "/api/v1/namespaces/kube-system/pods")["items"]
     (pod,) = [each["metadata"]["name"] for each in pods if each["spec"]["nodeName"] == leader]
     running.run("delete", "-n", "kube-system", f"pod/{pod}")
-    # It gave its Lease back, or the next one would wait for fifteen seconds.
-    poll(lambda: found(plane, LEASE)["spec"]["holderIdentity"] not in ("", before), timeout=12)
+    poll(lambda: found(plane, LEASE)["spec"]["holderIdentity"] not in ("", before))
+    assert "" in holders_since(plane, version), "it gave its Lease back: the next one did not wait until that was over"
     running.apply(policy("after", KEEP), wait=False)
     poll(lambda: conditions(plane, "after").get("Applied") == ("True", "OnAllNodes"))
     logs = [running.logs(f"kube-system/{each['metadata']['name']}") for each in pods if each["metadata"]["name"] != pod]
