@@ -327,7 +327,7 @@ def _restart_is_silent(node: NetNamespace, tmp_path: Path, agent: Agent, path: P
         assert _handles(node) == before
     finally:
         monitor.terminate()
-        heard, _ = monitor.communicate(timeout=10)
+        heard, _ = monitor.communicate(timeout=60)
     assert heard == ""
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.kernel
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_rules_stay_when_it_is_stopped(node: NetNamespace, tmp_path: Path, number: int) -> None:
     with running(node, tmp_path) as agent:
-        assert agent.stop(number, seconds=2.0) == 0
+        assert agent.stop(number) == 0
         assert [line["rules"] for line in agent.log("stopped")] == ["stay in force"]
     assert is_whole(node, DEFAULTS)
 

@@ -95,7 +95,7 @@ def test_on_a_terminal_the_log_is_text(node: NetNamespace, tmp_path: Path) -> No
     with inside_network(node.descriptor):
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     said = os.read(ours, 1 << 16).decode()
     os.close(ours)
     assert "starting" in said
@@ -126,7 +126,7 @@ def test_health_pages_on_an_address_of_their_own(node: NetNamespace, tmp_path: P
         assert agent.get("/healthz")[0] == 200
         assert agent.get("/metrics")[0] == 404
         with inside_network(node.descriptor):
-            asking = socket.create_connection(("127.0.0.2", 9000), timeout=5)
+            asking = socket.create_connection(("127.0.0.2", 9000), timeout=30)
         asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert b"podgate_masquerade_ready 1" in b"".join(iter(lambda: asking.recv(1 << 16), b""))
         asking.close()

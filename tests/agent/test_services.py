@@ -302,7 +302,7 @@ def test_wherever_it_is_killed_the_next_start_makes_it_right(node: NetNamespace,
     for number in range(2):
         folder.write(many(number))
         with started(node, tmp_path, "--source", folder.path, *PAGES, feature="services") as agent:
-            poll(lambda: generation_of(node) > written, 60)  # noqa: B023 - called at once; the first transaction is in
+            poll(lambda: generation_of(node) > written)  # noqa: B023 - called at once; the first transaction is in
             try:
                 agent.process.wait(chance.uniform(0.0, 0.5))
             except subprocess.TimeoutExpired:

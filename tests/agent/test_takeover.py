@@ -22,7 +22,6 @@ from tests.support.poll import poll
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
-SECONDS = 20.0
 NFT, LEGACY = "iptables-nft", "iptables-legacy"
 OUT, INSIDE = "203.0.113.5", "10.50.0.9"
 
@@ -57,9 +56,9 @@ def test_nftables_takes_over(node: NetNamespace, tmp_path: Path, history: str, p
     assert plan.out.index("nftables/ip:") < plan.out.index(f"{program}/ip:")
     assert "- POSTROUTING:" in plan.out
     with running(node, tmp_path) as agent:
-        poll(lambda: left_of(node) == [], SECONDS)
+        poll(lambda: left_of(node) == [])
         assert agent.ready()
-        poll(lambda: len(agent.log("applied")) == 2, SECONDS)
+        poll(lambda: len(agent.log("applied")) == 2)
         assert [line["step"] for line in agent.log("applied")] == ["nftables/ip", f"{program}/ip"]
         assert podgate("masquerade", "plan", "--state-dir", tmp_path / "state", namespace=node).code == 0
 
@@ -73,7 +72,7 @@ def test_the_old_name_takes_over(node: NetNamespace, tmp_path: Path, history: st
     for text in HISTORIES[history]:
         restore(node, program, text)
     with OldName(tmp_path / "node").started(node, f"--masq-chain={chain}") as agent:
-        poll(agent.ready, SECONDS)
+        poll(agent.ready)
         assert jumps(node, program) == [chain]
         assert [line for line in ours(node, program) if line.startswith(":")] == [f":{chain}"]
         assert not [line for line in ours(node, program) if '"ip-masq: ' in line]
@@ -86,9 +85,9 @@ def test_rules_in_both_programs_at_once(node: NetNamespace, tmp_path: Path, chos
         restore(node, program, old_agent("IP-MASQ-AGENT", jump(quoted=True), jump()))
     node.run(chosen, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT")
     with OldName(tmp_path / "node").started(node) as agent:
-        poll(agent.ready, SECONDS)
+        poll(agent.ready)
         other = LEGACY if chosen == NFT else NFT
-        poll(lambda: len(agent.log("applied")) == 2, SECONDS)
+        poll(lambda: len(agent.log("applied")) == 2)
         assert (jumps(node, chosen), ours(node, other)) == (["IP-MASQ-AGENT"], [])
         assert [line["step"] for line in agent.log("applied")] == [f"{chosen}/ip", f"{other}/ip"]
 
@@ -168,7 +167,7 @@ class Probe:
     def more(self, count: int) -> None:
         """Wait for some more answers."""
         wanted = len(self.seen) + count
-        poll(lambda: len(self.seen) >= wanted, SECONDS)
+        poll(lambda: len(self.seen) >= wanted)
 
 
 @pytest.fixture
@@ -209,7 +208,7 @@ def _alone(node: NetNamespace, flags: tuple[str, ...]) -> None:
         left = [ours(node, program) for program in (NFT, LEGACY) if program != chosen]
         return not any(left) and (TABLE in node.run("nft", "list", "tables")) is (chosen == "")
 
-    poll(alone, SECONDS)
+    poll(alone)
 
 
 def test_the_probe_notices_a_gap(lab: PacketLab) -> None:

@@ -25,7 +25,7 @@ HOLDS = (
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
 def test_a_quick_run_prints_the_figures_of_a_start() -> None:
     command = [sys.executable, "-m", "tools.bench", "metadata", "start", "--quick"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     for figure in FIGURES:
         assert any(line.startswith(figure) for line in done.stdout.splitlines()), done.stdout

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.cluster)
-            item.add_marker(pytest.mark.timeout(120, func_only=True))
+            item.add_marker(pytest.mark.timeout(300, func_only=True))
     items.sort(key=lambda item: item.path.is_relative_to(HERE))
 
 

@@ -77,7 +77,7 @@ def reconcile(plane: ControlPlane, folder: Path, *words: str) -> tuple[int, dict
         capture_output=True,
         text=True,
         env={name: value for name, value in os.environ.items() if name != "PODGATE_SOURCE"},
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.stdout, done.stderr
@@ -116,7 +116,7 @@ def put(plane: ControlPlane, folder: Path, joined: TestLab, version: str) -> Non
     (folder / "metadata-proxy.yaml").write_text(manifest(version))
     code, answer = reconcile(plane, folder, "--once", "--timeout", "60")
     assert (code, names(plane)) == (0, {f"metadata-proxy-{version}"}), answer
-    poll(lambda: ready(plane, f"metadata-proxy-{version}"), timeout=60)
+    poll(lambda: ready(plane, f"metadata-proxy-{version}"))
     poll(lambda: refused_to_the_pod(joined))
 
 
@@ -153,7 +153,7 @@ def test_drift_is_corrected_but_not_in_what_is_made_once(plane: ControlPlane, jo
     have = json.loads(plane.get(f"{DAEMONS}/metadata-proxy-v0.1")[1])
     assert have["spec"]["template"]["spec"]["containers"][0]["image"] == "podgate:0.1.0"
     assert "addonmanager.kubernetes.io/mode" in have["metadata"]["labels"]
-    poll(lambda: ready(plane, "metadata-proxy-v0.1"), timeout=40)
+    poll(lambda: ready(plane, "metadata-proxy-v0.1"))
 
 
 @pytest.mark.parametrize(
@@ -194,5 +194,5 @@ def test_what_left_the_folder_goes_but_not_what_is_made_once(plane: ControlPlane
     (folder / "metadata-proxy.yaml").unlink(missing_ok=True)
     assert reconcile(plane, folder, "--once")[0] == 0
     assert names(plane) == names(plane, "/api/v1/namespaces/kube-system/serviceaccounts") == set()
-    poll(lambda: names(plane, "/api/v1/namespaces/kube-system/pods") == set(), timeout=40)
+    poll(lambda: names(plane, "/api/v1/namespaces/kube-system/pods") == set())
     assert plane.request("DELETE", SETTINGS_PATH)[0] == 200

@@ -27,7 +27,7 @@ def run(tmp_path: Path, module: str, *arguments: str) -> subprocess.CompletedPro
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
 

@@ -14,7 +14,7 @@ def doctor(kubeconfig: Path, *words: str) -> tuple[int, dict[str, tuple[str, str
     """Examine; give the exit code, and the last verdict and what was seen by name."""
     command = [sys.executable, "-m", "podgate.cli", "doctor", "--output", "json", "--kubeconfig", str(kubeconfig)]
     environ = {name: value for name, value in os.environ.items() if name != "PODGATE_SOURCE"}
-    done = subprocess.run([*command, *words], capture_output=True, text=True, env=environ, timeout=100, check=False)
+    done = subprocess.run([*command, *words], capture_output=True, text=True, env=environ, timeout=280, check=False)
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return done.returncode, {each["name"]: (each["verdict"], each["seen"]) for each in found}
 

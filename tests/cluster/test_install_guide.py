@@ -56,7 +56,7 @@ def test_every_command_does_what_the_page_says(plane: ControlPlane, joined: Test
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=130,
+            timeout=280,
             check=False,
         )
         place = f"{PAGE.name}:{command.line}: {command.text}"

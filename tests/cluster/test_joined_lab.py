@@ -134,18 +134,18 @@ def test_a_deployment_runs_and_its_pods_answer(plane: ControlPlane, joined: Test
     for address, name in addresses.items():
         said = answer(joined, address)
         assert (said["source"], said["hostname"]) == (client, name)
-    poll(lambda: endpoints(plane) == set(addresses), timeout=10)
+    poll(lambda: endpoints(plane) == set(addresses))
 
 
 def test_a_rolling_update_replaces_every_pod(plane: ControlPlane, joined: TestLab) -> None:
     joined.apply(ECHO % "one")
     before = {pod["metadata"]["uid"] for pod in echoes(plane)}
     joined.apply(ECHO % "two")
-    poll(lambda: len(echoes(plane)) == 2, timeout=20)
+    poll(lambda: len(echoes(plane)) == 2)
     pods = echoes(plane)
     assert not before & {pod["metadata"]["uid"] for pod in pods}
     assert {pod["metadata"]["labels"]["version"] for pod in pods} == {"two"}
-    poll(lambda: endpoints(plane) == {pod["status"]["podIP"] for pod in pods}, timeout=10)
+    poll(lambda: endpoints(plane) == {pod["status"]["podIP"] for pod in pods})
 
 
 def test_deleting_a_deployment_ends_its_pods(plane: ControlPlane, joined: TestLab) -> None:
@@ -153,7 +153,7 @@ def test_deleting_a_deployment_ends_its_pods(plane: ControlPlane, joined: TestLa
     address = echoes(plane)[0]["status"]["podIP"]
     joined.run("delete", "-n", "joined", "deployment/echo")
     assert echoes(plane) == []
-    poll(lambda: endpoints(plane) == set(), timeout=10)
+    poll(lambda: endpoints(plane) == set())
     assert joined.execute("joined/client", "curl", "-sm1", f"http://{address}/", check=False) == ""
 
 
@@ -162,11 +162,11 @@ def test_nodes_are_ready_and_renew_their_leases(plane: ControlPlane, joined: Tes
     conditions = {one["type"]: one["status"] for one in node["status"]["conditions"]}
     assert conditions["Ready"] == "True"
     assert {"type": "InternalIP", "address": "172.18.0.11"} in node["status"]["addresses"]
-    poll(lambda: not found(plane, "/api/v1/nodes/joined-1")["spec"].get("taints"), timeout=10)
+    poll(lambda: not found(plane, "/api/v1/nodes/joined-1")["spec"].get("taints"))
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/joined-1"
     poll(lambda: plane.get(lease)[0] == 200)
     first = found(plane, lease)["spec"]["renewTime"]
-    poll(lambda: found(plane, lease)["spec"]["renewTime"] > first, timeout=20)
+    poll(lambda: found(plane, lease)["spec"]["renewTime"] > first)
 
 
 def test_a_pod_speaks_to_the_api_with_its_own_account(plane: ControlPlane, joined: TestLab) -> None:
@@ -210,9 +210,9 @@ def test_jobs_and_stateful_sets_run_by_their_own_controllers(plane: ControlPlane
     said = joined.apply(BATCH)
     assert "Job/joined/once created" in said
     job = "/apis/batch/v1/namespaces/joined/jobs/once"
-    poll(lambda: found(plane, job)["status"].get("succeeded") == 1, timeout=20)
+    poll(lambda: found(plane, job)["status"].get("succeeded") == 1)
     assert joined.logs("joined/" + pod_of(plane, "job-name=once")).strip() == "done once"
-    poll(lambda: found(plane, STATEFUL)["status"].get("readyReplicas") == 2, timeout=20)
+    poll(lambda: found(plane, STATEFUL)["status"].get("readyReplicas") == 2)
     assert joined.execute("joined/set-1", "hostname").strip() == "set-1"
     joined.run("delete", "-n", "joined", "job/once", "statefulset/set")
 

@@ -77,7 +77,7 @@ def test_a_pod_that_is_deleted_while_the_api_is_away_ends_when_it_is_back(plane:
         assert plane.request("DELETE", "/api/v1/namespaces/bad-days/pods/gone")[0] == 200
         assert running.execute("bad-days/gone", "hostname").strip() == "gone"  # It cannot know yet.
         proxy.down = False
-        poll(lambda: plane.get("/api/v1/namespaces/bad-days/pods/gone")[0] == 404, timeout=30)
+        poll(lambda: plane.get("/api/v1/namespaces/bad-days/pods/gone")[0] == 404)
         assert running.execute("bad-days/stays", "hostname").strip() == "stays"
 
     on_a_bad_day(plane, tmp_path, day)

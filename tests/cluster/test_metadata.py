@@ -90,7 +90,7 @@ def fully_scheduled(plane: ControlPlane) -> bool:
 def test_a_pod_reads_its_zone_and_not_the_nodes_credentials(plane: ControlPlane, running: TestLab) -> None:
     assert get(running, "web", KUBE_ENV).startswith(SECRET)  # nobody stands between yet
     running.run("apply", "-f", str(DEPLOY), "--wait")
-    poll(lambda: fully_scheduled(plane), 20)
+    poll(lambda: fully_scheduled(plane))
     assert [get(running, who, ZONE) for who in PODS] == 3 * ["projects/123456/zones/us-central1-a"]
     assert readers(running) == []
     assert get(running, "node/node-1", KUBE_ENV).startswith(SECRET)
@@ -98,7 +98,7 @@ def test_a_pod_reads_its_zone_and_not_the_nodes_credentials(plane: ControlPlane,
 
 def test_a_policy_is_for_the_pods_that_it_selects_on_every_node(plane: ControlPlane, running: TestLab) -> None:
     running.run("apply", "-f", str(DEPLOY / "per-pod"), "--wait")
-    poll(lambda: fully_scheduled(plane), 30)
+    poll(lambda: fully_scheduled(plane))
     assert readers(running) == []
 
     running.apply(policy("app: web"), wait=False)

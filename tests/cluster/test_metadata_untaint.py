@@ -82,10 +82,10 @@ def test_a_node_is_freed_once_its_proxy_is_ready(plane: ControlPlane, running: T
         assert "nodeName" not in json.loads(plane.get("/api/v1/namespaces/default/pods/tenant")[1])["spec"]
 
         running.run("apply", "-f", str(DEPLOY), "--wait")
-        poll(lambda: KEY not in taints(plane), 20)
+        poll(lambda: KEY not in taints(plane))
         assert OTHER["key"] in taints(plane)
         list_in_pages(plane, FOLDER, FEATURE.watches(UntaintSettings(), None))
-        poll(lambda: running.get("Pod", "tenant").get("status", {}).get("phase") == "Running", 20)
+        poll(lambda: running.get("Pod", "tenant").get("status", {}).get("phase") == "Running")
     script = f"curl -sm3 -H 'Metadata-Flavor: Google' {KUBE_ENV}"
     assert running.shell("tenant", script) == "This metadata endpoint is concealed\n"
 

@@ -90,13 +90,13 @@ def pods(plane: ControlPlane, namespace: str, label: str) -> set[str]:
 def test_it_starts_on_nodes_without_rules_and_serves(plane: ControlPlane, running: TestLab) -> None:
     assert answered(running) == set()
     running.apply(*manifests(plane))
-    poll(lambda: answered(running), 60)
+    poll(lambda: answered(running))
     assert answered(running, 40) == pods(plane, "default", "app=hello")
     logs = [running.logs(f"kube-system/{name}") for name in pods(plane, "kube-system", "k8s-app=kube-proxy")]
     assert len(logs) == 2
     assert all("applied" in text and "orbidden" not in text for text in logs), logs
     # Each agent is ready and has reported; the reports come a moment after the rules.
-    poll(lambda: "bad" not in (found := verdicts(plane)).values() and found["services: nodes"] == "ok", 60)
+    poll(lambda: "bad" not in (found := verdicts(plane)).values() and found["services: nodes"] == "ok")
     assert running.execute("client", *CURL, "https://10.96.0.1/livez") == "ok", "the API server is a Service, too"
     with mirrored(plane):
         poll(lambda: running.execute("client", *CURL, MIRRORED, check=False))
@@ -195,11 +195,11 @@ def test_nothing_fails_while_pods_are_replaced_and_the_api_server_is_gone(
     plane: ControlPlane, running: TestLab
 ) -> None:
     running.apply(*manifests(plane))
-    poll(lambda: answered(running), 60)
+    poll(lambda: answered(running))
     old = pods(plane, "default", "app=hello")
     with asking(running) as client:
         running.apply((ROOT / "examples" / "services-config" / "release-2.yaml").read_text())
-        poll(lambda: len(endpoints(plane)) == 3 and not endpoints(plane) & old, 60)
+        poll(lambda: len(endpoints(plane)) == 3 and not endpoints(plane) & old)
         new = endpoints(plane)
         poll(lambda: answered(running, 40) == new)
         before = rules(running)
@@ -215,11 +215,11 @@ def test_nothing_fails_while_pods_are_replaced_and_the_api_server_is_gone(
     assert client.hosts.keys() == old | new
 
     running.apply(*(CLAIMS.format(name=name, address=EXTERNAL) for name in ("claims-1", "claims-2")))
-    poll(lambda: EXTERNAL in rules(running)[0], 60)  # it follows the API again
-    poll(lambda: {name for name, _ in events(plane)} & {"claims-1", "claims-2"}, 60)
+    poll(lambda: EXTERNAL in rules(running)[0])  # it follows the API again
+    poll(lambda: {name for name, _ in events(plane)} & {"claims-1", "claims-2"})
     assert len({name for name, _ in events(plane)} & {"claims-1", "claims-2"}) == 1, "of two one has it"
     running.run("delete", "service/claims-1", "service/claims-2")
-    poll(lambda: EXTERNAL not in rules(running)[0], 60)
+    poll(lambda: EXTERNAL not in rules(running)[0])
     cleaned(running)
 
 
@@ -278,16 +278,16 @@ def test_of_kubeadms_manifest_the_image_alone_changes_and_changes_back(
     # Other tests' manifests give this account no token, and an account keeps what a later manifest does not name.
     running.run("delete", "-n", "kube-system", "serviceaccount/kube-proxy", check=False)
     running.apply(kubeadms(plane, mode, THEIRS))
-    poll(lambda: in_charge(running) == ["kube-proxy"] * 2, 60)
+    poll(lambda: in_charge(running) == ["kube-proxy"] * 2)
     assert written(running) == [theirs] * 2
     with asking(running) as client:
         running.apply(kubeadms(plane, mode, OURS))
-        poll(lambda: in_charge(running) == ["podgate"] * 2, 60)
+        poll(lambda: in_charge(running) == ["podgate"] * 2)
         poll(lambda: written(running) == [ours] * 2)
         assert answered(running, 40) == pods(plane, "default", "app=hello")
 
         running.apply(kubeadms(plane, mode, THEIRS))
-        poll(lambda: in_charge(running) == ["kube-proxy"] * 2, 60)
+        poll(lambda: in_charge(running) == ["kube-proxy"] * 2)
         assert written(running) == [theirs | ours] * 2
         for node in NODES:
             running.execute(node, "podgate", "services", "clean")

@@ -137,7 +137,7 @@ class Clients:
     def some_more(self) -> None:
         """Wait until some have been answered from now on."""
         now = self.seen["answered"]
-        poll(lambda: self.seen["answered"] >= now + _ENOUGH, 60)
+        poll(lambda: self.seen["answered"] >= now + _ENOUGH)
 
     def faults(self) -> dict[str, int]:
         """Give what came of connections that were not answered, and what became of those that should have stayed."""
@@ -215,7 +215,7 @@ def agent(node: NetNamespace, plane: ControlPlane, folder: Path, backend: str) -
     """Run podgate; the body begins when its rules are in."""
     words = ("--kubeconfig", str(plane.kubeconfig), "--backend", backend, *FLAGS)
     with started(node, folder, *words, feature="services") as running:
-        poll(lambda: counted(running, "ready") == 1.0, 60)
+        poll(lambda: counted(running, "ready") == 1.0)
         yield running
 
 
@@ -315,7 +315,7 @@ def test_a_kube_proxy_inside_another_program_is_known_by_its_pages(
         assert "somebody answers at 127.0.0.1:10256, where it tells its health" in refused.err
         elsewhere = (*FLAGS, "--health-addr", "127.0.0.1:10351")
         with started(node, tmp_path, "--kubeconfig", str(plane.kubeconfig), *elsewhere, feature="services") as running:
-            poll(lambda: "its tables stay beside ours: somebody answers at 127.0.0.1:10256" in running.text(), 60)
+            poll(lambda: "its tables stay beside ours: somebody answers at 127.0.0.1:10256" in running.text())
         assert tables(node) == _both("kube-proxy") | _both("podgate-services")
 
 
@@ -379,7 +379,7 @@ def test_what_mode_ipvs_left_keeps_no_connection_from_its_way_and_is_named(
             for _ in range(6):
                 assert {one.verdict for one in lab.ask(PROBES, 20.0)} == {"answered"}
             assert f"left the device {IPVS_DEVICE}, with {len(ADDRESSES)} addresses" in running.text()
-            poll(lambda: b"IpvsLeftOver" in plane.get(events)[1], 60)
+            poll(lambda: b"IpvsLeftOver" in plane.get(events)[1])
             assert IPVS_DEVICE in node.run("ip", "link")
         assert old_name(node, "--cleanup").code == 0
         assert IPVS_DEVICE not in node.run("ip", "link")

@@ -67,7 +67,7 @@ def test_shown_commands_print_what_the_page_says(page: str, tmp_path: Path) -> N
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=90,
+            timeout=280,
             check=False,
         )
 

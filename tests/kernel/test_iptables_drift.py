@@ -113,7 +113,7 @@ def test_a_change_before_the_watch_is_told(namespace: NetNamespace) -> None:
         with closing(IptablesTarget("ip", "nft", OWNERS, namespace=namespace.descriptor)) as target:
             await target.read()
             restore(namespace, ':X - [0:0]\n-A X -m comment --comment "old: x" -j RETURN')
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert "before it was watched" in str(await anext(aiter(target.signals())))
 
     asyncio.run(run())

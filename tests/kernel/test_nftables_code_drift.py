@@ -126,7 +126,7 @@ def test_what_others_change_between_our_transactions_is_told_by_a_watch_that_sta
                 await asyncio.sleep(0)
             assert not load.done()
             namespace.run("nft", "add", "chain", "ip", TABLE, "other")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert "before it was watched" in str(await anext(aiter(target.signals())))
 
     asyncio.run(run())

@@ -67,7 +67,7 @@ def group_of(limited: TestLab, name: str, file: str) -> Path:
 
 def test_a_container_that_takes_more_memory_than_its_limit_is_killed(limited: TestLab) -> None:
     limited.apply(pod("once", GREEDY, "Never", memory="25Mi"), wait=False)
-    poll(lambda: status(limited, "once").get("phase") == "Failed", timeout=20)
+    poll(lambda: status(limited, "once").get("phase") == "Failed")
     assert limited.logs("once") == "began\n"
     [container] = status(limited, "once")["containerStatuses"]
     assert container["state"]["terminated"] | {"finishedAt": ""} == {
@@ -79,17 +79,17 @@ def test_a_container_that_takes_more_memory_than_its_limit_is_killed(limited: Te
 
 def test_it_starts_again_with_back_off(limited: TestLab) -> None:
     limited.apply(pod("again", GREEDY, memory="25Mi"), wait=False)
-    poll(lambda: limited.logs("again").count("began") >= 2, timeout=30)
+    poll(lambda: limited.logs("again").count("began") >= 2)
 
     def waits() -> dict[str, Any] | None:
         [found] = status(limited, "again")["containerStatuses"]
         return found if "waiting" in found["state"] else None
 
-    container = poll(waits, timeout=20)
+    container = poll(waits)
     assert container is not None
     assert container["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert container["lastState"]["terminated"] == {"exitCode": 137, "reason": "OOMKilled"}
-    poll(lambda: any("last exit code 137 (OOMKilled)" in line for line in limited.status()["waiting"]), timeout=20)
+    poll(lambda: any("last exit code 137 (OOMKilled)" in line for line in limited.status()["waiting"]))
     limited.run("delete", "pod/again")
 
 
@@ -119,7 +119,7 @@ def test_a_container_that_spins_gets_its_share_of_a_core(limited: TestLab) -> No
 
     used = float(limited.logs("spins").split()[-1]) if limited.logs("spins") else 0.0
     before = periods()
-    poll(lambda: periods()["nr_periods"] >= before["nr_periods"] + 30, timeout=60)
+    poll(lambda: periods()["nr_periods"] >= before["nr_periods"] + 30)
     after = periods()
     used = float(limited.logs("spins").split()[-1]) - used
     assert after["nr_throttled"] > before["nr_throttled"]

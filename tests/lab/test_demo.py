@@ -26,7 +26,7 @@ def demo(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
 

@@ -103,14 +103,14 @@ def test_the_old_manifest_with_another_image_and_ours_over_it(running: TestLab) 
     running.shell("node/node-1", BOOT_RULES)
     assert get(running, "web", ZONE) == "failed 7\n"
     running.apply(UPSTREAM)
-    poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a", 10)  # it has no probe
+    poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a")  # it has no probe
     assert get(running, "web", KUBE_ENV) == CONCEALED
     assert get(running, "web", "http://169.254.169.254:443/") != "failed 7\n"  # the old rules leave it open
     assert get(running, "node/node-1", KUBE_ENV).startswith("kube-env: SECRET-")
 
     running.run("apply", "-f", str(ROOT / "deploy" / "metadata"), "--wait")
-    poll(lambda: get(running, "web", "http://169.254.169.254:443/") == "failed 7\n", 10)
-    poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a", 10)
+    poll(lambda: get(running, "web", "http://169.254.169.254:443/") == "failed 7\n")
+    poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a")
     assert get(running, "web", KUBE_ENV) == CONCEALED
     assert get(running, "web", "http://[fd20:ce::254]/") == "failed 7\n"
     assert "metadata-concealment" not in running.shell("node/node-1", "iptables-save")

@@ -16,8 +16,6 @@ ROOT = Path(__file__).parents[2]
 UPSTREAM = ROOT / "tests" / "data" / "upstream"
 POD, NODE, PARTNER, PEER = "10.16.1.6", "10.140.15.217", "http://10.70.0.2/", "http://10.16.2.7/"
 LABEL = 'node.kubernetes.io/masq-agent-ds-ready: "true"'
-SECONDS = 30.0
-
 NODES = f"""\
 apiVersion: v1
 kind: Node
@@ -89,29 +87,29 @@ def agents_log(cluster: TestLab) -> str:
 def test_the_repositorys_manifest(cluster: TestLab) -> None:
     """T1, T2, T4, T5, T30, T31."""
     cluster.apply(upstream("repository"))
-    poll(lambda: len(rules(cluster)) == 6, SECONDS)
+    poll(lambda: len(rules(cluster)) == 6)
     assert logged(cluster) == POD  # no ConfigMap: 10.0.0.0/8 is kept
 
     cluster.apply(config("nonMasqueradeCIDRs: [10.16.0.0/14, 10.140.0.0/20]"), wait=False)
-    poll(lambda: logged(cluster) == NODE, SECONDS)
+    poll(lambda: logged(cluster) == NODE)
     assert peer_sees(cluster) == POD
     assert len(rules(cluster, "node-2")) == len(rules(cluster)) == 5
 
     cluster.apply(config("nonMasqueradeCIDRs:\n  - 10.16.0.0/14\n  -\n  - 10.70.0.0/16"), wait=False)
-    poll(lambda: "nonMasqueradeCIDRs[1]" in agents_log(cluster), SECONDS)
+    poll(lambda: "nonMasqueradeCIDRs[1]" in agents_log(cluster))
     cluster.execute("node/node-1", "iptables-nft", "-t", "nat", "-F")
-    poll(lambda: len(rules(cluster)) == 5, SECONDS)  # the last good list is still enforced
+    poll(lambda: len(rules(cluster)) == 5)  # the last good list is still enforced
     assert logged(cluster) == NODE
 
     cluster.apply(config("nonMasqueradeCIDRs: [10.16.0.0/14, 10.70.0.0/16]"), wait=False)
-    poll(lambda: logged(cluster) == POD, SECONDS)
+    poll(lambda: logged(cluster) == POD)
 
     cluster.apply(config("nonMasqueradeCIDRs: []"), wait=False)
     # Without a list even the other node's agent masquerades what arrives for its own Pods, as the old agent did.
-    poll(lambda: peer_sees(cluster) == "10.140.15.218", SECONDS)
+    poll(lambda: peer_sees(cluster) == "10.140.15.218")
 
     cluster.run("delete", "-n", "kube-system", "configmap/ip-masq-agent")
-    poll(lambda: peer_sees(cluster) == POD, SECONDS)
+    poll(lambda: peer_sees(cluster) == POD)
     assert len(rules(cluster)) == 6
     assert cluster.status()["warnings"] == []
 
@@ -123,13 +121,13 @@ def test_the_addons_manifest_on_a_node_with_boot_rules(cluster: TestLab) -> None
         cluster.shell(node, boot)
     assert logged(cluster) == POD
     cluster.apply(upstream("addon"))
-    poll(lambda: not [line for line in rules(cluster) if '"ip-masq: ' in line], SECONDS)
+    poll(lambda: not [line for line in rules(cluster) if '"ip-masq: ' in line])
     assert [line.rpartition(" ")[2] for line in rules(cluster) if "-A POSTROUTING" in line] == ["IP-MASQ"]
     assert len([line for line in rules(cluster) if line.endswith("-j RETURN")]) == 12
     assert len([line for line in rules(cluster, "node-2") if '"ip-masq: ' in line]) == 14, "the label is not there"
 
     cluster.apply(config("nonMasqueradeCIDRs: [10.16.0.0/14]\nmasqLinkLocal: true"), wait=False)
-    poll(lambda: logged(cluster) == NODE, SECONDS)
+    poll(lambda: logged(cluster) == NODE)
     assert peer_sees(cluster) == POD
     assert len([line for line in rules(cluster) if line.endswith("-j RETURN")]) == 1
 

@@ -61,7 +61,7 @@ CASES: list[tuple[str, Callable[[Path], object], str, FileContent]] = [
 
 
 @pytest.mark.parametrize(("make", "name", "content"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)  # a FIFO that is opened would wait for ever
 def test_whatever_is_there_becomes_a_value(
     tmp_path: Path, make: Callable[[Path], object], name: str, content: FileContent
 ) -> None:

@@ -29,7 +29,9 @@ DEFAULTS: Final = frozenset({"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "1
 
 PODGATE: Final = (sys.executable, "-m", "podgate.cli")
 _PORT: Final = 10350
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 90.0
+_ANSWER_SECONDS: Final = 30.0
+"""How long a page may take on a busy machine; whoever does not listen refuses at once."""
 _LONGEST_LINE: Final = 2_000
 
 
@@ -56,7 +58,7 @@ def podgate(
     entered = inside_network(namespace.descriptor) if namespace else contextlib.nullcontext()
     with entered:
         done = subprocess.run(
-            command, env=_environ(environ), capture_output=True, text=True, check=False, timeout=60, cwd="/"
+            command, env=_environ(environ), capture_output=True, text=True, check=False, timeout=120, cwd="/"
         )
     return Ended(done.returncode, done.stdout, done.stderr)
 
@@ -104,9 +106,9 @@ class Agent:
         """Ask for a page; (0, "") while nobody listens."""
         with inside_network(self.namespace.descriptor):
             asking = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_SECONDS)
         try:
-            asking.settimeout(5)
+            asking.settimeout(_ANSWER_SECONDS)
             asking.connect(("127.0.0.1", port))
             connection.sock = asking
             connection.request("GET", page, headers={"Connection": "close"})
@@ -148,17 +150,17 @@ class Agent:
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 20.0) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = 60.0) -> int:
         """Ask it to end, and give its exit code."""
         self.send(number)
         return self.process.wait(seconds)
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """End it if it still runs, by force if it takes longer than 10 s."""
+        """End it if it still runs, by force if it takes longer than 60 s."""
         if self.is_alive():
             self.send(number)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -251,7 +253,7 @@ RULES: Final = 5
 """How many rules the table has."""
 
 
-def watch(condition: Callable[[], bool], during: Callable[[], bool], timeout: float = 20.0) -> None:
+def watch(condition: Callable[[], bool], during: Callable[[], bool], timeout: float = 60.0) -> None:
     """Poll until ``condition``, and fail as soon as ``during`` does not hold."""
 
     def both() -> bool:

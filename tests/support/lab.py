@@ -19,6 +19,8 @@ from typing import Any
 from tests.support.poll import poll
 
 CLI = (sys.executable, "-m", "podgate.lab.cli")
+PATIENCE = ("--timeout", "120")
+"""What a lab may take on a busy machine to become ready."""
 
 
 class TestLab:
@@ -52,7 +54,7 @@ class TestLab:
             capture_output=True,
             text=True,
             env=self.environment,
-            timeout=60,
+            timeout=150,
             check=False,
         )
         if check and done.returncode != 0:
@@ -74,7 +76,7 @@ class TestLab:
         with tempfile.TemporaryDirectory() as folder:
             for number, text in enumerate(manifests):
                 Path(folder, f"{number:03}.yaml").write_text(text)
-            return self.run("apply", "-f", folder, *(["--wait"] if wait else [])).stdout
+            return self.run("apply", "-f", folder, *(["--wait", *PATIENCE] if wait else [])).stdout
 
     def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
         """Give an object."""
@@ -119,13 +121,26 @@ def lab(
         errors = folder / "stderr"
         with errors.open("w") as stream:
             process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *under, *CLI, "up", "--foreground", "--name", name, *more, *paths],
+                [
+                    "setpriv",
+                    "--pdeathsig",
+                    "KILL",
+                    *under,
+                    *CLI,
+                    "up",
+                    "--foreground",
+                    *PATIENCE,
+                    "--name",
+                    name,
+                    *more,
+                    *paths,
+                ],
                 env={**os.environ, "PODGATE_LAB_DIR": str(root)},
                 stdout=stream,
                 stderr=stream,
                 text=True,
             )
-        poll(lambda: f"lab {name}: ready" in errors.read_text() or process.poll() is not None, timeout=30)
+        poll(lambda: f"lab {name}: ready" in errors.read_text() or process.poll() is not None, timeout=150)
         if process.poll() is not None or "not ready after" in errors.read_text():
             raise AssertionError(f"the lab did not become ready:\n{errors.read_text()}")
         yield TestLab(name, root, process)
@@ -133,7 +148,7 @@ def lab(
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

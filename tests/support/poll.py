@@ -25,7 +25,7 @@ def happens(condition: Callable[[], T], seconds: float, pause: float = 0.005) ->
     return found
 
 
-def poll(condition: Callable[[], T], timeout: float = 20.0) -> T:
+def poll(condition: Callable[[], T], timeout: float = 60.0) -> T:
     """Call until the result is true, and give it; AssertionError after ``timeout`` seconds."""
     found = happens(condition, timeout)
     if not found:
@@ -33,7 +33,7 @@ def poll(condition: Callable[[], T], timeout: float = 20.0) -> T:
     return found
 
 
-async def poll_async(condition: Callable[[], T], timeout: float = 20.0) -> T:  # noqa: ASYNC109 - a deadline is the point
+async def poll_async(condition: Callable[[], T], timeout: float = 60.0) -> T:  # noqa: ASYNC109 - a deadline is the point
     """Call until the result is true, letting other tasks run in between; AssertionError after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not (found := condition()):

@@ -174,7 +174,7 @@ def grant(plane: ControlPlane, *paths: Path) -> None:
             path = "/".join(filter(None, (base, namespace and f"namespaces/{namespace}", PLURALS[each["kind"]])))
             # One that a test before this one deleted is there until its objects have gone, and takes no new ones.
             named = f"{path}/{each['metadata']['name']}"
-            poll(lambda named=named: b'"deletionTimestamp"' not in plane.get(named)[1], 60)  # type: ignore[misc]
+            poll(lambda named=named: b'"deletionTimestamp"' not in plane.get(named)[1])  # type: ignore[misc]
             code, answer = plane.request("POST", path, each)
             assert code in (201, 409), answer
             if each["kind"] == "CustomResourceDefinition":

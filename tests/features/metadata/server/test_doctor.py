@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from podgate.commandline.findings import Finding, answered
-from podgate.features.metadata.diagnosis import Asked, scheduled
+from podgate.features.metadata.diagnosis import Attempt, scheduled
 from podgate.features.metadata.node_rules import READY_LABEL
 from podgate.features.metadata.server.doctor import _objects, examine
 from podgate.features.metadata.settings import Settings
@@ -47,7 +47,7 @@ def test_a_node_with_a_proxy_is_well(tmp_path: Path) -> None:
         started(node, tmp_path / "cloud", *cloud),
         started(node, tmp_path / "log", *run, "--no-firewall"),
     ):
-        poll(lambda: ask(node, "127.0.0.1", 988, ZONE).endswith("us-central1-a"), 10)
+        poll(lambda: ask(node, "127.0.0.1", 988, ZONE).endswith("us-central1-a"))
         found = node.call(lambda: look(SETTINGS))
         unknown = {name for name, verdict in verdicts(found).items() if verdict == "unknown"}
         assert unknown == {"DaemonSet", "ways past the rules"}
@@ -171,7 +171,7 @@ def test_objects_come_from_an_api_each_kind_by_itself(
 
 
 SECRET = "/computeMetadata/v1/instance/attributes/kube-env"
-GOT_IT = Asked("default/web", "200", source="10.244.1.2")
+GOT_IT = Attempt("default/web", "200", source="10.244.1.2")
 
 
 def allowing(**spec: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from podgate.features.metadata.server.client import NEVER
 from podgate.features.metadata.server.limits import Limits
-from podgate.features.metadata.server.pool import Address, Pool
+from podgate.features.metadata.server.pool import Pool, ServerAddress
 from podgate.features.metadata.server.proxy import _lifetime
 from podgate.features.metadata.server.sockets import has_closed, keep_alive, original_destination, sockets_at
 from podgate.features.metadata.server.upstream import upstream_socket
@@ -66,7 +66,7 @@ def test_a_port_that_two_connections_share_is_told_from_a_loop(family: socket.Ad
 def test_what_the_upstream_sends_ahead_is_bounded_by_the_kernel() -> None:
     with upstream_socket(socket.AF_INET, 32 * 1024) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 64 * 1024
-    pool = Pool(Address("127.0.0.1", 80), Limits(), memoryview(b""), lambda: False)
+    pool = Pool(ServerAddress("127.0.0.1", 80), Limits(), memoryview(b""), lambda: False)
     assert len(pool) == 0
     assert not pool.is_ours(("127.0.0.1", 1))
 
@@ -118,7 +118,7 @@ def test_under_the_old_rules_a_redirected_pod_is_served_and_a_direct_one_is_not(
             started(node, tmp_path / "cloud", *cloud),
             started(node, tmp_path / "log", "podgate.cli", "metadata", "run", "--no-firewall", *upstream),
         ):
-            poll(lambda: ask(pod, "169.254.169.254", 80, ZONE).endswith("us-central1-a"), 10)
+            poll(lambda: ask(pod, "169.254.169.254", 80, ZONE).endswith("us-central1-a"))
             assert "concealed" in ask(pod, "169.254.169.254", 80, KUBE_ENV)
             assert "does not serve your address" in ask(pod, "169.254.169.252", 988, ZONE)
             assert ask(node, "169.254.169.252", 988, ZONE).endswith("us-central1-a")
