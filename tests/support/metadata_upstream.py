@@ -17,7 +17,7 @@ from podgate.features.metadata.server.exposure import Exposure
 from podgate.features.metadata.server.journal import Journal
 from podgate.features.metadata.server.limits import Limits
 from podgate.features.metadata.server.memory import Memory
-from podgate.features.metadata.server.pool import Address
+from podgate.features.metadata.server.pool import ServerAddress
 from podgate.features.metadata.server.proxy import Proxy, Setup
 from podgate.lab.peers.clouds.cloud import Cloud
 from podgate.lab.peers.clouds.gce import Gce
@@ -133,7 +133,7 @@ async def proxy_to(
         later = asyncio.get_running_loop().call_later
         return Journal(log, proxy.counts, time.time, later, file.fileno()) if file else None
 
-    setup = Setup(Address(*upstream), exposure or Exposure(), limits or Limits(), token_hops)
+    setup = Setup(ServerAddress(*upstream), exposure or Exposure(), limits or Limits(), token_hops)
     proxy = Proxy(setup, cell, log, journal, memory or Memory(root="/nonexistent"))
     target = ListenersTarget({"proxy": proxy.serve, "closed": proxy.serve_closed}, proxy.life)
     world = World(proxy, cell, target, text, path)

@@ -24,7 +24,7 @@ MAX_WARNINGS: Final = 100
 
 _CONTAINER_SIZE: Final = 16
 
-At = tuple[int, int]
+Position = tuple[int, int]
 """A line and a column in it, in characters, both from 1."""
 
 
@@ -47,10 +47,10 @@ class Fault(Frozen, frozen=True):
         return f"line {self.line}, column {self.column}: {self.message}"
 
 
-class Stop(Exception):  # noqa: N818 - not an error of the program: reading ends, and the fault says why
+class ReadingEnded(Exception):  # noqa: N818 - not an error of the program: reading ends, and the fault says why
     """Ends the reading of a stream; never leaves the modules of this package."""
 
-    def __init__(self, at: At, message: str) -> None:
+    def __init__(self, at: Position, message: str) -> None:
         super().__init__(message)
         self.fault = Fault(*at, message, fatal=True)
 
@@ -60,7 +60,7 @@ class _Frame:
 
     __slots__ = ("anchor", "at", "height", "key", "lines", "merged", "merging", "size", "value")
 
-    def __init__(self, value: Any, anchor: str | None, at: At) -> None:
+    def __init__(self, value: Any, anchor: str | None, at: Position) -> None:
         self.value = value
         self.anchor = anchor
         self.at = at
@@ -108,12 +108,12 @@ class Composer:
         """Add a document that somebody else has read, and found nothing to complain of."""
         self.documents.append(document)
 
-    def open(self, value: Any, anchor: str | None, at: At) -> None:
+    def open(self, value: Any, anchor: str | None, at: Position) -> None:
         """Begin a map (an empty dict) or a list (an empty list)."""
         if len(self._open) >= MAX_DEPTH:
-            raise Stop(at, f"maps and lists nest deeper than {MAX_DEPTH}; write it flatter")
+            raise ReadingEnded(at, f"maps and lists nest deeper than {MAX_DEPTH}; write it flatter")
         if self._open and self._expects_key():
-            raise Stop(at, "a map or list stands where a key must be; write the key as plain text")
+            raise ReadingEnded(at, "a map or list stands where a key must be; write the key as plain text")
         self._record(at)
         if anchor is not None:
             self._anchors.pop(anchor, None)
@@ -127,12 +127,12 @@ class Composer:
                 frame.value.setdefault(key, value)
         self._add(frame.value, frame.size, frame.height, frame.anchor, frame.at)
 
-    def scalar(self, value: Scalar, anchor: str | None, at: At) -> None:
+    def scalar(self, value: Scalar, anchor: str | None, at: Position) -> None:
         """Add a scalar: a map key, or a value."""
         if self._open and self._expects_key():
             key = key_text(value)
             if key is None:
-                raise Stop(at, "a map key is empty or null; write a name before the colon")
+                raise ReadingEnded(at, "a map key is empty or null; write a name before the colon")
             if anchor is not None:
                 self._anchors[anchor] = (value, 1 + len(key), 0)
             self._key(key, at)
@@ -141,7 +141,7 @@ class Composer:
         size = 1 + len(value) if isinstance(value, str) else 1
         self._add(value, size, 0, anchor, at)
 
-    def merge_key(self, at: At) -> bool:
+    def merge_key(self, at: Position) -> bool:
         """Take a plain ``<<``: gives whether it stands where a key must be, and so is a merge key."""
         if not self._open or not self._expects_key():
             return False
@@ -150,23 +150,23 @@ class Composer:
         frame.key, frame.merging = None, True
         return True
 
-    def alias(self, anchor: str, at: At) -> None:
+    def alias(self, anchor: str, at: Position) -> None:
         """Add a copy of what an anchor names."""
         if any(frame.anchor == anchor for frame in self._open):
-            raise Stop(at, f"alias *{anchor} stands inside the value that &{anchor} names: an endless value")
+            raise ReadingEnded(at, f"alias *{anchor} stands inside the value that &{anchor} names: an endless value")
         if anchor not in self._anchors:
-            raise Stop(at, f"alias *{anchor} has no anchor &{anchor} before it in this document")
+            raise ReadingEnded(at, f"alias *{anchor} has no anchor &{anchor} before it in this document")
         value, size, height = self._anchors[anchor]
         self._aliased += size
         if self._aliased > MAX_ALIASED:
-            raise Stop(at, f"aliases expand to more than {MAX_ALIASED} characters; write the values out")
+            raise ReadingEnded(at, f"aliases expand to more than {MAX_ALIASED} characters; write the values out")
         if isinstance(value, Scalar):
             self.scalar(value, None, at)
             return
         if self._expects_key():
-            raise Stop(at, f"alias *{anchor} is a map or list, and stands where a key must be")
+            raise ReadingEnded(at, f"alias *{anchor} is a map or list, and stands where a key must be")
         if len(self._open) + height > MAX_DEPTH:
-            raise Stop(at, f"alias *{anchor} makes maps and lists nest deeper than {MAX_DEPTH}")
+            raise ReadingEnded(at, f"alias *{anchor} makes maps and lists nest deeper than {MAX_DEPTH}")
         self._record(at)
         self._add(_copied(value), size, height, None, at)
 
@@ -174,7 +174,7 @@ class Composer:
         frame = self._open[-1]
         return frame.key is None and not frame.merging and isinstance(frame.value, dict)
 
-    def _key(self, key: str, at: At) -> None:
+    def _key(self, key: str, at: Position) -> None:
         frame = self._open[-1]
         frame.key = key
         frame.size += 1 + len(key)
@@ -184,7 +184,7 @@ class Composer:
         frame.lines[key] = at[0]
         self._record(at)
 
-    def _twice(self, first: int, at: At) -> None:
+    def _twice(self, first: int, at: Position) -> None:
         """Warn of a key that is there twice, and forget the lines below its first one."""
         if len(self.warnings) == MAX_WARNINGS:
             return
@@ -194,7 +194,7 @@ class Composer:
         for known in [known for known in self.lines if known[: len(path)] == path]:
             del self.lines[known]
 
-    def _add(self, value: Any, size: int, height: int, anchor: str | None, at: At) -> None:
+    def _add(self, value: Any, size: int, height: int, anchor: str | None, at: Position) -> None:
         if anchor is not None:
             self._anchors[anchor] = (value, size, height)
         if not self._open:
@@ -209,7 +209,7 @@ class Composer:
             frame.merging = False
             maps = value if isinstance(value, list) else [value]
             if not all(isinstance(one, dict) for one in maps):
-                raise Stop(at, "the merge key << takes a map or a list of maps")
+                raise ReadingEnded(at, "the merge key << takes a map or a list of maps")
             frame.merged.extend(maps)
         elif frame.key is not None:
             frame.value[frame.key] = value
@@ -218,7 +218,7 @@ class Composer:
     def _path(self) -> tuple[Part, ...]:
         return (len(self.documents), *(frame.part() for frame in self._open))
 
-    def _record(self, at: At) -> None:
+    def _record(self, at: Position) -> None:
         """Note the line of what begins now, if lines are asked for; a value keeps the line of its key."""
         if self._records:
             self.lines.setdefault(self._path(), at[0])

@@ -19,7 +19,7 @@ import msgspec
 import yaml
 import yaml.reader
 
-from podgate.model.composing import MAX_DEPTH, At, Composer, Fault, Stop
+from podgate.model.composing import MAX_DEPTH, Composer, Fault, Position, ReadingEnded
 from podgate.model.fieldpath import Part, field_path, split_path
 from podgate.model.frozen import Frozen
 from podgate.model.scalars import NotJson, Scalar, resolve
@@ -89,7 +89,7 @@ def each_json_line(data: bytes) -> Iterator[Parsed]:
                 yield Parsed(tuple(composer.documents), tuple(composer.warnings[told:]))
                 composer.documents.clear()
                 told = len(composer.warnings)
-    except Stop as stop:
+    except ReadingEnded as stop:
         yield Parsed(faults=(*composer.warnings[told:], stop.fault))
 
 
@@ -142,7 +142,7 @@ def _composed(composer: Composer, data: bytes, read: Callable[[Composer, str], N
     """Run a reader, and turn whatever ends it into faults."""
     try:
         read(composer, _text(data))
-    except Stop as stop:
+    except ReadingEnded as stop:
         return Parsed(tuple(composer.documents), (*composer.warnings, stop.fault))
     return Parsed(tuple(composer.documents), tuple(composer.warnings))
 
@@ -155,7 +155,7 @@ def _text(data: bytes) -> str:
         before = data.removeprefix(b"\xef\xbb\xbf")[: error.start]
         at = (before.count(b"\n") + 1, error.start - before.rfind(b"\n"))
         byte = error.object[error.start]
-        raise Stop(at, f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from error
+        raise ReadingEnded(at, f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from error
     bad = _UNREADABLE.search(text)
     if bad:
         name = "NUL" if bad[0] == "\0" else f"U+{ord(bad[0]):04X}"
@@ -163,8 +163,8 @@ def _text(data: bytes) -> str:
     return text
 
 
-def _stop_at(text: str, position: int, message: str) -> Stop:
-    return Stop((text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)), message)
+def _stop_at(text: str, position: int, message: str) -> ReadingEnded:
+    return ReadingEnded((text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)), message)
 
 
 def _yaml(composer: Composer, text: str) -> None:
@@ -174,27 +174,29 @@ def _yaml(composer: Composer, text: str) -> None:
     except yaml.MarkedYAMLError as error:
         raise _syntax(text, error) from error
     except yaml.reader.ReaderError as error:
-        raise Stop((1, 1), f"{error.reason}; is this a text file?") from error
+        raise ReadingEnded((1, 1), f"{error.reason}; is this a text file?") from error
 
 
-def _syntax(text: str, error: yaml.MarkedYAMLError) -> Stop:
+def _syntax(text: str, error: yaml.MarkedYAMLError) -> ReadingEnded:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     lines = text.split("\n", line)
     this = lines[line - 1] if line <= len(lines) else ""
     if "\t" in this[: len(this) - len(this.lstrip())]:
-        return Stop((line, this.index("\t") + 1), "a TAB in the indentation, where YAML takes only spaces; use spaces")
+        return ReadingEnded(
+            (line, this.index("\t") + 1), "a TAB in the indentation, where YAML takes only spaces; use spaces"
+        )
     message = error.problem or "syntax error"
     if error.context and error.context_mark and error.context_mark.line + 1 != line:
         message += f" ({error.context} that began on line {error.context_mark.line + 1})"
     elif error.context:
         message += f" ({error.context})"
-    return Stop((line, column), f"not YAML: {message}")
+    return ReadingEnded((line, column), f"not YAML: {message}")
 
 
 def _take(composer: Composer, event: Any) -> None:
     """Feed one of PyYAML's events to the composer."""
-    at: At = (event.start_mark.line + 1, event.start_mark.column + 1)
+    at: Position = (event.start_mark.line + 1, event.start_mark.column + 1)
     if isinstance(event, yaml.ScalarEvent):
         if event.implicit[0] and event.tag is None:
             if event.value == "<<" and composer.merge_key(at):
@@ -202,14 +204,14 @@ def _take(composer: Composer, event: Any) -> None:
             try:
                 value = resolve(event.value)
             except NotJson as error:
-                raise Stop(at, f"{error} is not a number in JSON; put it in quotes if it is text") from error
+                raise ReadingEnded(at, f"{error} is not a number in JSON; put it in quotes if it is text") from error
         else:
             value = _tagged(event, at)
         composer.scalar(value, event.anchor, at)
     elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
         is_map = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in {None, "!", _TAG + ("map" if is_map else "seq")}:
-            raise Stop(at, f"the tag {_shown(event.tag)} is not supported; remove it")
+            raise ReadingEnded(at, f"the tag {_shown(event.tag)} is not supported; remove it")
         composer.open({} if is_map else [], event.anchor, at)
     elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
         composer.close()
@@ -219,20 +221,20 @@ def _take(composer: Composer, event: Any) -> None:
         composer.start_document()
 
 
-def _tagged(event: yaml.ScalarEvent, at: At) -> Scalar:
+def _tagged(event: yaml.ScalarEvent, at: Position) -> Scalar:
     """Give the value of a scalar in quotes, in block style or with a tag."""
     tag: str | None = event.tag
     if tag in {None, "!", _TAG + "str", _TAG + "timestamp"}:
         return str(event.value)
     types = _TYPES.get(str(tag).removeprefix(_TAG))
     if types is None:
-        raise Stop(at, f"the tag {_shown(tag)} is not supported; remove it")
+        raise ReadingEnded(at, f"the tag {_shown(tag)} is not supported; remove it")
     try:
         value = resolve(event.value)
     except NotJson:
         value = str(event.value)
     if type(value) not in types:
-        raise Stop(at, f"{event.value!r} is not what its tag {_shown(tag)} says; remove the tag")
+        raise ReadingEnded(at, f"{event.value!r} is not what its tag {_shown(tag)} says; remove the tag")
     return value
 
 
@@ -250,12 +252,12 @@ def _json(composer: Composer, text: str, above: int = 0) -> None:
     try:
         json.loads(text, parse_constant=_refuse_constant, parse_int=_number, parse_float=_number)
     except json.JSONDecodeError as error:
-        raise Stop((error.lineno, error.colno), f"not JSON: {error.msg}") from error
+        raise ReadingEnded((error.lineno, error.colno), f"not JSON: {error.msg}") from error
     except NotJson as error:
         position = text.find(str(error))
         raise _stop_at(text, position, f"not JSON: {str(error)[:40]} is not a number that JSON can hold") from error
     except RecursionError as error:
-        raise Stop((1, 1), f"maps and lists nest deeper than {MAX_DEPTH}; write it flatter") from error
+        raise ReadingEnded((1, 1), f"maps and lists nest deeper than {MAX_DEPTH}; write it flatter") from error
     # The syntax is right from here on, so that the tokens alone tell the structure.
     composer.start_document()
     line, begin = above + 1, 0
@@ -327,12 +329,12 @@ def _lines(text: AnyStr, end: AnyStr) -> Iterator[AnyStr]:
 def _json_line(composer: Composer, line: str, above: int) -> None:
     try:
         _json(composer, line, above)
-    except Stop as stop:
+    except ReadingEnded as stop:
         fault = stop.fault
-        raise Stop((max(fault.line, above + 1), fault.column), fault.message) from stop
+        raise ReadingEnded((max(fault.line, above + 1), fault.column), fault.message) from stop
 
 
-def _take_json(composer: Composer, token: re.Match[str], at: At) -> None:
+def _take_json(composer: Composer, token: re.Match[str], at: Position) -> None:
     text = token[0]
     match token.lastgroup:
         case "string":

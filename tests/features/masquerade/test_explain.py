@@ -9,7 +9,7 @@ from podgate.features.masquerade.compile import Compiler
 from podgate.features.masquerade.explain import Answer, answer_json, answer_line, explain, source_text
 from podgate.features.masquerade.intent import Intent
 from podgate.features.masquerade.ports import PortRange
-from podgate.features.masquerade.prefixes import Origin
+from podgate.features.masquerade.prefixes import RuleOrigin
 from podgate.features.masquerade.settings import DEFAULT_CONFIG, Settings
 from podgate.joints import Inputs
 from podgate.model.files import Present
@@ -35,7 +35,7 @@ def test_json_has_exactly_these_fields() -> None:
 
 
 def test_json_and_line_of_a_chosen_address() -> None:
-    origin = Origin(ObjectRef("MasqueradePolicy", "p"), "spec.to[0].cidr")
+    origin = RuleOrigin(ObjectRef("MasqueradePolicy", "p"), "spec.to[0].cidr")
     ports = (PortRange(1024, 9999), PortRange(20000, 20000))
     answer = Answer(IPv4Address("20.0.0.1"), "snat", "20.0.0.0/8", origin, IPv4Address("192.0.2.77"), ports)
     assert answer_json(answer, lambda _ref, _field: None) == {
@@ -55,13 +55,13 @@ def test_sources() -> None:
     def line(ref: ObjectRef, field: str) -> int | None:
         return 7 if (ref.name, field) == ("/a", "x[0]") else None
 
-    assert source_text(Origin(), line) == "default"
-    assert source_text(Origin(file_ref("/a"), "x[0]"), line) == "/a:7"
-    assert source_text(Origin(file_ref("/b"), "x[0]"), line) == "/b"
-    assert source_text(Origin(ObjectRef("ConfigMap", "c", "ns"), "data.config.x[0]"), line) == (
+    assert source_text(RuleOrigin(), line) == "default"
+    assert source_text(RuleOrigin(file_ref("/a"), "x[0]"), line) == "/a:7"
+    assert source_text(RuleOrigin(file_ref("/b"), "x[0]"), line) == "/b"
+    assert source_text(RuleOrigin(ObjectRef("ConfigMap", "c", "ns"), "data.config.x[0]"), line) == (
         "ConfigMap/ns/c:data.config.x[0]"
     )
-    assert source_text(Origin(ObjectRef("Kernel", "t")), line) == "Kernel/t"
+    assert source_text(RuleOrigin(ObjectRef("Kernel", "t")), line) == "Kernel/t"
 
 
 @given(st.one_of(st.integers(0, 20).map(lambda n: (10 << 24) + n), st.integers(0, (1 << 32) - 1)))

@@ -14,7 +14,7 @@ from podgate.features.masquerade.prefixes import (
     Action,
     Entry,
     Interval,
-    Origin,
+    RuleOrigin,
     Span,
     family_of,
     find,
@@ -35,7 +35,7 @@ def entries(draw: st.DrawFn, base: int) -> Entry:
     length = draw(st.integers(26, 32))
     offset = draw(st.integers(0, 63)) >> (32 - length) << (32 - length)
     action: Action = draw(st.sampled_from(("keep", "masquerade")))
-    return Entry(IPv4Network((base + offset, length)), action, Origin(field=str(draw(st.integers(0, 1000)))))
+    return Entry(IPv4Network((base + offset, length)), action, RuleOrigin(field=str(draw(st.integers(0, 1000)))))
 
 
 lists = st.sampled_from(BASES).flatmap(lambda base: st.lists(entries(base), max_size=12))
@@ -82,7 +82,7 @@ def test_kept_spans_are_as_few_as_can_be(listed: list[Entry]) -> None:
 
 def test_of_equal_prefixes_the_first_one_wins() -> None:
     network = IPv4Network("10.0.0.0/8")
-    first, second = Entry(network, "keep", Origin(field="a")), Entry(network, "masquerade", Origin(field="b"))
+    first, second = Entry(network, "keep", RuleOrigin(field="a")), Entry(network, "masquerade", RuleOrigin(field="b"))
     assert [interval.entry for interval in resolve([first, second])] == [first]
 
 

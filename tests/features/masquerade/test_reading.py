@@ -1,7 +1,7 @@
 """What only several texts show; cases/config.case has one text at a time."""
 
 from podgate.features.masquerade.config import CIDR_LIMIT, Config, default_entries, merge
-from podgate.features.masquerade.prefixes import Origin
+from podgate.features.masquerade.prefixes import RuleOrigin
 from podgate.features.masquerade.reading import Text, read
 from podgate.model.frozen import ObjectRef, file_ref
 
@@ -24,8 +24,8 @@ def test_only_a_text_that_stands_alone_gets_the_built_in_list() -> None:
 def test_origins_are_fields_of_the_object() -> None:
     reading = read(Text(MAP, b"nonMasqueradeCIDRs: [fd00::/8]", "data.config"), DEFAULTS, ("ip", "ip6"))
     assert reading.config is not None
-    assert reading.config.entries[0].origin == Origin(MAP, "data.config.nonMasqueradeCIDRs[0]")
-    assert reading.config.given == {"nonMasqueradeCIDRs": Origin(MAP, "data.config.nonMasqueradeCIDRs")}
+    assert reading.config.entries[0].origin == RuleOrigin(MAP, "data.config.nonMasqueradeCIDRs[0]")
+    assert reading.config.given == {"nonMasqueradeCIDRs": RuleOrigin(MAP, "data.config.nonMasqueradeCIDRs")}
 
 
 def test_problems_come_in_the_order_of_the_text() -> None:

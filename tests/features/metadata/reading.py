@@ -8,7 +8,7 @@ from podgate.commandline.options import settings_from
 from podgate.features.metadata.compile import Compiler
 from podgate.features.metadata.explain import Question, head_of
 from podgate.features.metadata.filter import Decider
-from podgate.features.metadata.head import Head, Refused, read_head
+from podgate.features.metadata.head import BadRequest, Head, read_head
 from podgate.features.metadata.intent import Intent, rule_lines
 from podgate.features.metadata.policy import METADATA_POLICY
 from podgate.features.metadata.settings import Settings
@@ -55,7 +55,7 @@ def of_bytes(decider: Decider, text: str) -> str:
     while data:
         head = read_head(data)
         if not isinstance(head, Head):
-            said.append(f"{head.status} {head.reason}" if isinstance(head, Refused) else "waits for more")
+            said.append(f"{head.status} {head.reason}" if isinstance(head, BadRequest) else "waits for more")
             break
         kept = "" if head.keep_alive else ", then closes"
         said.append(short(decider.decide(head.request(""))) + kept)
@@ -69,7 +69,7 @@ def of_request(decider: Decider, text: str, headers: tuple[str, ...], inputs: In
     data = question_of(asked, headers)
     head = read_head(data)
     if not isinstance(head, Head):
-        return f"{head.status} {head.reason}" if isinstance(head, Refused) else "waits for more"
+        return f"{head.status} {head.reason}" if isinstance(head, BadRequest) else "waits for more"
     assert head.size + head.content_length == len(data), f"{text}: more than one request"
     verdict = decider.decide(head.request(source_of(sender, inputs)))
     if form == "answers":

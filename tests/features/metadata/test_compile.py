@@ -9,7 +9,7 @@ from podgate.features.metadata.assemble import from_json_files
 from podgate.features.metadata.clients import PodFacts, clients_of, source_text
 from podgate.features.metadata.compile import Compiler, file_watches, intent_of
 from podgate.features.metadata.filter import Client, Decider, Filter, NamedPolicy
-from podgate.features.metadata.intent import Intent, Refusal, closed
+from podgate.features.metadata.intent import Intent, RefusedPorts, closed
 from podgate.features.metadata.policy import METADATA_POLICY, MetadataPolicy
 from podgate.features.metadata.request import Request
 from podgate.features.metadata.settings import Settings
@@ -197,7 +197,7 @@ def test_while_nobody_listens_what_would_be_redirected_is_refused() -> None:
     rules = intent_of(Settings(), inputs())[0].rules
     shut = closed(rules)
     assert (shut.phase, shut.redirects) == ("closed", ())
-    assert shut.refusals[0] == Refusal("169.254.169.254", (80, 8080))
+    assert shut.refusals[0] == RefusedPorts("169.254.169.254", (80, 8080))
     assert set(rules.refusals) < set(shut.refusals)
     assert closed(intent_of(Settings(firewall=False), inputs())[0].rules).phase == "none"
 

@@ -6,7 +6,7 @@ import pytest
 from podgate.commandline.findings import Finding, answered
 from podgate.features.metadata.diagnosis import (
     NO_SOURCE,
-    Asked,
+    Attempt,
     denials,
     from_pods,
     node_label,
@@ -40,7 +40,7 @@ def counted(desired: int, current: int, ready: int) -> dict[str, int]:
 
 
 RUN = ("metadata", "run")
-POD = Asked("default/web", "403")
+POD = Attempt("default/web", "403")
 
 # What was found -> the verdict, what was seen, and how what to do begins.
 LINES = {
@@ -116,45 +116,45 @@ LINES = {
     ),
     "refused": (from_pods((POD,), "/x"), "ok", "/x is refused with 403 to default/web", ""),
     "allowed by a policy": (
-        from_pods((POD, Asked("a/b", "200", allowed_by="MetadataPolicy/b")), "/x"),
+        from_pods((POD, Attempt("a/b", "200", allowed_by="MetadataPolicy/b")), "/x"),
         "ok",
         "/x is refused with 403 to default/web; answered to a/b with 200, by MetadataPolicy/b",
         "",
     ),
     "allowed to one and leaking to another": (
-        from_pods((Asked("a/b", "200", allowed_by="MetadataPolicy/b"), Asked("a/c", "200")), "/x"),
+        from_pods((Attempt("a/b", "200", allowed_by="MetadataPolicy/b"), Attempt("a/c", "200")), "/x"),
         "bad",
         "/x is answered to a/c with 200",
         "see the lines on rules",
     ),
     "leaking": (
-        from_pods((POD, Asked("a/b", "200")), "/x"),
+        from_pods((POD, Attempt("a/b", "200")), "/x"),
         "bad",
         "/x is answered to a/b with 200",
         "see the lines",
     ),
     "nobody listens": (
-        from_pods(tuple(Asked(name, "refused") for name in "abcde"), "/x"),
+        from_pods(tuple(Attempt(name, "refused") for name in "abcde"), "/x"),
         "bad",
         "connections of a, b, c, 2 more are refused: no metadata at all",
         "start the proxy",
     ),
     "silence": (
-        from_pods((Asked("a", "timed out", is_reached=False),), "/x"),
+        from_pods((Attempt("a", "timed out", is_reached=False),), "/x"),
         "unknown",
         "no Pod of this node can be asked from: a (timed out)",
         "run it as root",
     ),
     "some were not asked": (
         from_pods(
-            (POD, Asked("a", "timed out", is_reached=False)), "/x", "1 of 2 gave no answer, and 3 more were not asked"
+            (POD, Attempt("a", "timed out", is_reached=False)), "/x", "1 of 2 gave no answer, and 3 more were not asked"
         ),
         "unknown",
         "1 of 2 gave no answer, and 3 more were not asked",
         "run it as root",
     ),
     "some were not asked, and one that was is leaking": (
-        from_pods((POD, Asked("a/b", "200")), "/x", "1 of 3 gave no answer, and 3 more were not asked"),
+        from_pods((POD, Attempt("a/b", "200")), "/x", "1 of 3 gave no answer, and 3 more were not asked"),
         "bad",
         "/x is answered to a/b with 200",
         "see the lines",
@@ -162,7 +162,7 @@ LINES = {
     "no Pod": (from_pods((), "/x"), "unknown", "no Pod of this node can be asked from: none found", "run it as root"),
     "veth": (ways_past((POD,), (), ("eth0",), by_user=False), "ok", "Pods pass this node's IP stack", ""),
     "macvlan": (
-        ways_past((POD, Asked("a/b", "200", "macvlan"), Asked("a/c", "200", "")), (), (), by_user=False),
+        ways_past((POD, Attempt("a/b", "200", "macvlan"), Attempt("a/c", "200", "")), (), (), by_user=False),
         "bad",
         "packets of a/b (macvlan device), a/c (hardware device) do not pass this node's IP stack",
         "give these Pods a veth",

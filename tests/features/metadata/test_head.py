@@ -9,9 +9,9 @@ from podgate.features.metadata.head import (
     MAX_HEAD,
     MAX_HEADERS,
     MAX_REQUEST_LINE,
+    BadRequest,
     Head,
     NeedMore,
-    Refused,
     read_head,
 )
 
@@ -69,14 +69,14 @@ LIMITS = {
 @pytest.mark.parametrize(("data", "status"), LIMITS.values(), ids=LIMITS.keys())
 def test_limits(data: bytes, status: int | None) -> None:
     head = read_head(data)
-    assert (head.status if isinstance(head, Refused) else None) == status
+    assert (head.status if isinstance(head, BadRequest) else None) == status
     assert not isinstance(head, NeedMore)
 
 
 def test_what_can_be_no_head_any_more_is_refused_before_it_ends() -> None:
-    assert isinstance(read_head(b"GET / HTTP/1.1\n"), Refused)
-    assert isinstance(read_head(b"\x16\x03\x01"), Refused)
-    assert isinstance(read_head(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * (MAX_HEAD // 6)), Refused)
+    assert isinstance(read_head(b"GET / HTTP/1.1\n"), BadRequest)
+    assert isinstance(read_head(b"\x16\x03\x01"), BadRequest)
+    assert isinstance(read_head(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * (MAX_HEAD // 6)), BadRequest)
     assert isinstance(read_head(b""), NeedMore)
     assert isinstance(read_head(b"\r\n"), NeedMore)
     assert isinstance(read_head(b"\r"), NeedMore)
@@ -148,4 +148,4 @@ def test_h11_and_this_parser_see_a_smuggled_request_differently() -> None:
     other = h11.Connection(h11.SERVER)
     other.receive_data(data)
     assert isinstance(other.next_event(), h11.Request)
-    assert isinstance(read_head(data), Refused)
+    assert isinstance(read_head(data), BadRequest)

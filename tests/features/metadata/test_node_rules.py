@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from podgate.commandline.options import SettingsError, settings_from
-from podgate.features.metadata.intent import NodeRules, Redirect, Refusal
+from podgate.features.metadata.intent import NodeRules, Redirect, RefusedPorts
 from podgate.features.metadata.node_rules import READY_LABEL, node_rules
 from podgate.features.metadata.settings import Settings
 from podgate.model.machine import Machine, Route
@@ -23,9 +23,9 @@ def test_on_gce_80_and_8080_are_redirected_and_the_rest_is_refused() -> None:
     found = rules()
     assert found.redirects == (Redirect(CLOUD, 80, LOCAL, 988), Redirect(CLOUD, 8080, LOCAL, 987))
     assert found.refusals == (
-        Refusal(CLOUD, (443,)),
-        Refusal("fd20:ce::254", (80, 443, 8080)),
-        Refusal(LOCAL),
+        RefusedPorts(CLOUD, (443,)),
+        RefusedPorts("fd20:ce::254", (80, 443, 8080)),
+        RefusedPorts(LOCAL),
     )
     assert found.spoofed == (CLOUD,)
 
@@ -35,7 +35,7 @@ def test_the_ports_move_together() -> None:
 
 
 def test_on_azure_the_wire_server_is_closed() -> None:
-    assert Refusal("168.63.129.16", (80, 32526)) in rules(profile="azure").refusals
+    assert RefusedPorts("168.63.129.16", (80, 32526)) in rules(profile="azure").refusals
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from podgate.features.metadata.filter import Decider, Filter
 from podgate.features.metadata.head import Head, read_head
 from podgate.features.metadata.profiles import GCE
 from podgate.features.metadata.request import Request
-from podgate.features.metadata.target import Target, read_target
+from podgate.features.metadata.target import RequestTarget, read_target
 from podgate.features.metadata.verdict import Verdict
 from tests.features.metadata.oracle import bad_bytes, decoded, finding
 from tests.features.metadata.tricks import TARGETS
@@ -43,9 +43,9 @@ def test_what_is_forwarded_can_be_read_as_nothing_concealed(raw: bytes) -> None:
 @given(TARGETS)
 def test_a_target_that_goes_upstream_is_its_own_only_spelling(raw: bytes) -> None:
     target = read_target(raw)
-    if isinstance(target, Target):
+    if isinstance(target, RequestTarget):
         again = read_target(target.raw)
-        assert isinstance(again, Target)
+        assert isinstance(again, RequestTarget)
         assert (again.path, again.pairs, again.raw) == (target.path, target.pairs, target.raw)
 
 

@@ -3,14 +3,19 @@
 import pytest
 
 from podgate.features.metadata.globs import Globs, mistake
-from podgate.features.metadata.profiles import GCE, PROFILES, SWITCHES, V0112, At, Concealed, Profile
+from podgate.features.metadata.profiles import GCE, PROFILES, SWITCHES, V0112, AtPaths, Concealed, Profile
 from podgate.features.metadata.rules import PolicyRules, ProfileRules, readings
 from podgate.features.metadata.spec import PolicySpec, Rule, mistakes
 
 
 def patterns(profile: Profile) -> list[str]:
     found = [*profile.roots, *profile.recursion, *profile.header_at]
-    entries: list[At | Concealed] = [*profile.concealed, *profile.query_keys_at, *profile.methods_at, *profile.redacted]
+    entries: list[AtPaths | Concealed] = [
+        *profile.concealed,
+        *profile.query_keys_at,
+        *profile.methods_at,
+        *profile.redacted,
+    ]
     for at in entries:
         found += at.paths
     return found

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podgate.features.metadata.target import MAX_PARAMETERS, MAX_SEGMENTS, Odd, Target, encoded, read_target
+from podgate.features.metadata.target import MAX_PARAMETERS, MAX_SEGMENTS, Odd, RequestTarget, encoded, read_target
 
 PRINTABLE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=20)
 
@@ -13,7 +13,7 @@ PRINTABLE = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_s
 def test_any_printable_query_comes_back_as_it_went(pairs: list[tuple[str, str | None]]) -> None:
     written = encoded(tuple(pairs))
     target = read_target(b"/x?" + written.encode("ascii"))
-    assert isinstance(target, Target)
+    assert isinstance(target, RequestTarget)
     # A pair of nothing at all cannot be written.
     assert target.pairs == tuple(pair for pair in pairs if pair != ("", None))
 
@@ -47,7 +47,7 @@ SPELLINGS = {
 @pytest.mark.parametrize(("raw", "sent"), SPELLINGS.items())
 def test_each_target_has_one_spelling(raw: bytes, sent: bytes) -> None:
     target = read_target(raw)
-    assert isinstance(target, Target)
+    assert isinstance(target, RequestTarget)
     assert target.raw == sent
 
 

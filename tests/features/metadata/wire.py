@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from podgate.features.metadata.compile import Compiler
 from podgate.features.metadata.filter import Decider, Filter
-from podgate.features.metadata.head import Head, Refused, read_head
+from podgate.features.metadata.head import BadRequest, Head, read_head
 from tests.features.metadata.reading import inputs_of, question_of, settings_of, source_of
 from tests.support.cases import Case
 
@@ -101,7 +101,7 @@ def _parts(decider: Decider, data: bytes, source: str, expected: str, form: str)
         if text == "waits for more":
             yield Part(0, method)
         elif status:
-            message, closes = head.message if isinstance(head, Refused) else "", True
+            message, closes = head.message if isinstance(head, BadRequest) else "", True
             if isinstance(head, Head):
                 message = decider.decide(head.request(source)).message
                 closes = not head.keep_alive or head.content_length > 0 or head.version == 10

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.features.services.endpoints import Here, choose, endpoints_of, ready_here
-from podgate.features.services.slices import READY, SERVING, TERMINATING, Backend, SliceFacts, SlicePort
+from podgate.features.services.slices import READY, SERVING, TERMINATING, SliceEndpoint, SliceFacts, SlicePort
 from podgate.model.frozen import ObjectRef
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ PORT = (80).to_bytes(2)
 SERVICE = ObjectRef("Service", "web", "shop")
 
 backends = st.builds(
-    Backend,
+    SliceEndpoint,
     address=st.integers(1, 4).map(lambda number: bytes((10, 0, 0, number))),
     state=st.integers(0, 7),
     node=st.sampled_from(["", "node-1", "node-2"]),
@@ -31,11 +31,11 @@ slices = st.lists(st.lists(backends, max_size=4), max_size=3).map(
 )
 
 
-def is_draining(backend: Backend) -> bool:
+def is_draining(backend: SliceEndpoint) -> bool:
     return bool(backend.state & SERVING and backend.state & TERMINATING)
 
 
-def usable(found: list[Backend], *, local: bool) -> list[Backend]:
+def usable(found: list[SliceEndpoint], *, local: bool) -> list[SliceEndpoint]:
     """The ready ones; where there are none, those that terminate and serve."""
     if local:
         found = [backend for backend in found if backend.node == HERE.node]
@@ -43,7 +43,7 @@ def usable(found: list[Backend], *, local: bool) -> list[Backend]:
     return ready or [backend for backend in found if is_draining(backend)]
 
 
-def near(found: list[Backend]) -> list[Backend]:
+def near(found: list[SliceEndpoint]) -> list[SliceEndpoint]:
     """By hints, where each ready endpoint has one of a level and one of them names this place."""
     if not any(backend.state & READY for backend in found):
         return found
@@ -83,11 +83,11 @@ def test_the_order_of_slices_and_endpoints_changes_nothing(facts: list[SliceFact
         random.shuffle(found)
         return tuple(found)
 
-    shuffled = [SliceFacts(SERVICE, "ip", each.ports, mixed(each.backends)) for each in mixed(facts)]
+    shuffled = [SliceFacts(SERVICE, "ip", each.ports, mixed(each.endpoints)) for each in mixed(facts)]
     assert endpoints_of(shuffled, "", "tcp") == endpoints_of(facts, "", "tcp")
 
 
-def only(*found: Backend) -> Backend:
+def only(*found: SliceEndpoint) -> SliceEndpoint:
     """Give the one that counts of several of one address, each in a slice of its own."""
     facts = [SliceFacts(SERVICE, "ip", (SlicePort("", "tcp", PORT),), (each,)) for each in found]
     (backend,) = endpoints_of(facts, "", "tcp").values()
@@ -96,26 +96,26 @@ def only(*found: Backend) -> Backend:
 
 def test_of_two_pods_with_one_address_the_living_one_counts() -> None:
     address = bytes((10, 0, 0, 1))
-    ending = Backend(address, SERVING | TERMINATING, pod="old", changed="2")
-    starting = Backend(address, 0, pod="new", changed="1")
-    ready = Backend(address, READY | SERVING, pod="new", changed="1")
+    ending = SliceEndpoint(address, SERVING | TERMINATING, pod="old", changed="2")
+    starting = SliceEndpoint(address, 0, pod="new", changed="1")
+    ready = SliceEndpoint(address, READY | SERVING, pod="new", changed="1")
     assert only(ending, ready) == ready
     assert only(ending, starting) == starting
-    assert only(Backend(address, READY | TERMINATING, pod="old", changed="2"), ready) == ready
+    assert only(SliceEndpoint(address, READY | TERMINATING, pod="old", changed="2"), ready) == ready
 
 
 def test_of_one_pod_in_two_slices_the_newer_slice_counts() -> None:
     address = bytes((10, 0, 0, 1))
-    before = Backend(address, READY | SERVING, pod="p", changed="2026-01-01T00:00:00")
-    after = Backend(address, TERMINATING, pod="p", changed="2026-01-01T00:00:00.5")
+    before = SliceEndpoint(address, READY | SERVING, pod="p", changed="2026-01-01T00:00:00")
+    after = SliceEndpoint(address, TERMINATING, pod="p", changed="2026-01-01T00:00:00.5")
     assert only(before, after) == only(after, before) == after
-    better = Backend(address, READY | SERVING, pod="p", changed="2026-01-01T00:00:01")
+    better = SliceEndpoint(address, READY | SERVING, pod="p", changed="2026-01-01T00:00:01")
     assert only(after, better) == only(better, after) == better
-    other = Backend(address, READY | SERVING, pod="q", changed="2025-01-01T00:00:00")
+    other = SliceEndpoint(address, READY | SERVING, pod="q", changed="2025-01-01T00:00:00")
     assert only(before, after, other) == only(other, after, before) == other
 
 
 def test_without_a_node_s_name_nothing_is_local() -> None:
-    found = {bytes((10, 0, 0, 1)) + PORT: Backend(bytes((10, 0, 0, 1)))}
+    found = {bytes((10, 0, 0, 1)) + PORT: SliceEndpoint(bytes((10, 0, 0, 1)))}
     assert choose(found, Here(), uses_cluster=True, uses_local=True).local == ()
     assert ready_here([], Here(), [("", "tcp")]) == 0

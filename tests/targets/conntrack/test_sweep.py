@@ -6,7 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from podgate.targets.conntrack.sweep import FlowJudge, Own, UdpSweep
+from podgate.targets.conntrack.state import FlowJudge
+from podgate.targets.conntrack.sweep import Own, UdpSweep
 from tests.support.packet_lab import ECHO_PORT, EXT, NODE, POD, packet_lab
 
 TRACKED = "table inet t { chain c { type filter hook prerouting priority 0; ct state new counter; }; }"

@@ -17,7 +17,7 @@ from podgate.features.masquerade.intent import FamilyIntent, Intent
 from podgate.features.masquerade.own_pods import from_node, from_pod, internal_addresses
 from podgate.features.masquerade.prefixes import (
     Entry,
-    Origin,
+    RuleOrigin,
     Span,
     family_of,
     merged,
@@ -65,16 +65,16 @@ def _kept(part: FamilyIntent) -> Iterable[Span]:
     return merged(chain(part.keep, *(policy.destinations or () for policy in keeping)))
 
 
-def _list_origin(intent: Intent) -> Origin:
+def _list_origin(intent: Intent) -> RuleOrigin:
     """Give where the list stands, or would stand."""
     given = intent.config.given
     nearest = given.get("nonMasqueradeCIDRs") or next(iter(given.values()), None)
     if nearest is None:
-        return Origin(file_ref(DEFAULT_CONFIG))
-    return nearest if "nonMasqueradeCIDRs" in given else Origin(nearest.ref)
+        return RuleOrigin(file_ref(DEFAULT_CONFIG))
+    return nearest if "nonMasqueradeCIDRs" in given else RuleOrigin(nearest.ref)
 
 
-def _finding(origin: Origin, reason: str, message: str) -> Problem:
+def _finding(origin: RuleOrigin, reason: str, message: str) -> Problem:
     ref = origin.ref or file_ref(DEFAULT_CONFIG)
     return Problem(ref, "warning", reason, origin.field, message)
 
@@ -214,7 +214,7 @@ def _holds(outer: Entry, inner: Entry) -> bool:
     return same and _inside(span_of(inner.network), span_of(outer.network))
 
 
-def _place(origin: Origin, here: ObjectRef | None) -> str:
+def _place(origin: RuleOrigin, here: ObjectRef | None) -> str:
     if origin.ref == here or origin.ref is None:
         return origin.field or "built in"
     return f"{origin.ref}: {origin.field}"

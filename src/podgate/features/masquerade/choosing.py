@@ -23,7 +23,7 @@ PREFIX: Final = "ip-masq"
 """Files of a directory, and keys of a ConfigMap, that Azure's agent merges begin so."""
 
 
-class Chosen(Frozen, frozen=True):
+class ConfigTexts(Frozen, frozen=True):
     """The texts of the configuration.
 
     Attributes:
@@ -48,21 +48,21 @@ def file_watch(settings: Settings) -> FileWatch:
     return FileWatch(settings.config_path, PREFIX + "*")
 
 
-def choose(settings: Settings, inputs: Inputs) -> Chosen:
+def choose(settings: Settings, inputs: Inputs) -> ConfigTexts:
     """Choose: the file or directory of ``--config`` or the default path; without ``--config`` also the ConfigMap."""
     path = settings.config_path
     content = inputs.files.get(path, Missing())
     if isinstance(content, Present):
-        return Chosen((Text(file_ref(path), content.data),), "file")
+        return ConfigTexts((Text(file_ref(path), content.data),), "file")
     if isinstance(content, Directory):
         return _directory(path, content, inputs.files)
     if isinstance(content, Unreadable):
-        return Chosen((), "file", (_unreadable(path, content),))
+        return ConfigTexts((), "file", (_unreadable(path, content),))
     if settings.config is None and not content.dangling:
         return _config_map(inputs)
     what = "a link that leads nowhere" if content.dangling else "no such file"
     fix = "correct the link" if content.dangling else "make the file, or correct --config"
-    return Chosen((), "default", (_place(path, f"{what}: the built-in list is in force; {fix}"),))
+    return ConfigTexts((), "default", (_place(path, f"{what}: the built-in list is in force; {fix}"),))
 
 
 def _place(path: str, message: str) -> Problem:
@@ -79,7 +79,7 @@ def _unreadable(path: str, content: FileContent) -> Problem:
     return Problem(file_ref(path), "error", "Unreadable", "", message)
 
 
-def _directory(path: str, directory: Directory, files: Mapping[str, FileContent]) -> Chosen:
+def _directory(path: str, directory: Directory, files: Mapping[str, FileContent]) -> ConfigTexts:
     names = sorted(name for name in directory.names if name.startswith(PREFIX))
     texts: list[Text] = []
     problems: list[Problem] = []
@@ -92,30 +92,30 @@ def _directory(path: str, directory: Directory, files: Mapping[str, FileContent]
             problems.append(_unreadable(full, content))
     if not names:
         message = f"no file in this directory begins with {PREFIX}: the built-in list is in force; rename the files"
-        return Chosen((), "default", (_place(path, message),))
-    return Chosen(tuple(texts), "directory", tuple(problems))
+        return ConfigTexts((), "default", (_place(path, message),))
+    return ConfigTexts(tuple(texts), "directory", tuple(problems))
 
 
-def _config_map(inputs: Inputs) -> Chosen:
+def _config_map(inputs: Inputs) -> ConfigTexts:
     lost = tuple(fault for fault in inputs.objects.faults if fault.ref == CONFIG_MAP_REF and fault.severity == "error")
     if lost:
-        return Chosen((), "ConfigMap", lost)
+        return ConfigTexts((), "ConfigMap", lost)
     found: ConfigMap | None = inputs.objects.objects(CONFIG_MAP).get(CONFIG_MAP_REF)
     if found is None:
         # It may stand in a manifest that cannot be read: then nobody knows that there is none.
         faults = inputs.objects.faults
         unread = tuple(fault for fault in faults if fault.ref.kind == "File" and fault.severity == "error")
-        return Chosen((), "ConfigMap", unread) if unread else Chosen()
+        return ConfigTexts((), "ConfigMap", unread) if unread else ConfigTexts()
     keys = sorted(key for key in found.data if key.startswith(PREFIX))
     # A ConfigMap that is mounted whole makes a file of each key: with this one name, the file of the old agent.
     single = "config" if "config" in found.data else "ip-masq-agent" if keys == ["ip-masq-agent"] else None
     if single is not None:
-        return Chosen((_text(found, single, alone=True),), "ConfigMap")
+        return ConfigTexts((_text(found, single, alone=True),), "ConfigMap")
     if keys:
-        return Chosen(tuple(_text(found, key, alone=False) for key in keys), "ConfigMap")
+        return ConfigTexts(tuple(_text(found, key, alone=False) for key in keys), "ConfigMap")
     there = f"it has {', '.join(sorted(found.data))}" if found.data else "it is empty"
     message = f'has no key "config" ({there}): the built-in list is in force; put the configuration under that key'
-    return Chosen((), "default", (Problem(CONFIG_MAP_REF, "warning", "NotFound", "data", message),))
+    return ConfigTexts((), "default", (Problem(CONFIG_MAP_REF, "warning", "NotFound", "data", message),))
 
 
 def _text(found: ConfigMap, key: str, *, alone: bool) -> Text:

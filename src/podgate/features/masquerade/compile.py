@@ -18,7 +18,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from podgate.features.masquerade.choosing import Chosen, choose
+from podgate.features.masquerade.choosing import ConfigTexts, choose
 from podgate.features.masquerade.config import Config, default_entries, from_kept, kept_bytes, merge
 from podgate.features.masquerade.families import Fallback, FamilyCompiler, listed_entries
 from podgate.features.masquerade.intent import (
@@ -37,7 +37,7 @@ from podgate.features.masquerade.policies import WrittenPolicy
 from podgate.features.masquerade.port_room import port_problems
 from podgate.features.masquerade.prefixes import Entry
 from podgate.features.masquerade.reading import EMPTY_LIST, ConfigReading, Text, read
-from podgate.features.masquerade.resolving import Place, Resolver, missing_addresses
+from podgate.features.masquerade.resolving import NodeView, Resolver, missing_addresses
 from podgate.features.masquerade.settings import Settings
 from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import ObjectRef, file_ref
@@ -157,7 +157,7 @@ class Compiler(Generic[StatesT]):
         }
         return list(self._readings.values())
 
-    def _join(self, chosen: Chosen, configs: list[Config]) -> Config:
+    def _join(self, chosen: ConfigTexts, configs: list[Config]) -> Config:
         if not chosen.texts:
             return Config(entries=self._defaults)
         return configs[0] if chosen.texts[0].alone else self._merge(*configs)
@@ -175,8 +175,8 @@ class Compiler(Generic[StatesT]):
         own_pods = self._own_pods(name)(pods)
         own = self._own_entries(ranges, own_pods, inputs.machine)
         facts = self._facts(inputs.machine, node, any(policy.interfaces for policy in policies))
-        place = Place(name, pods, inputs.objects.objects(NAMESPACE), facts)
-        resolved = self._resolver(policies, place, self._ports)
+        view = NodeView(name, pods, inputs.objects.objects(NAMESPACE), facts)
+        resolved = self._resolver(policies, view, self._ports)
         config = chosen.config
         ipv6 = Known((), cluster=True)
         if "ip6" in self._families and not self._is_agent:
@@ -236,7 +236,7 @@ def _ipv6(
     return known(chain.from_iterable(nodes[ref] for ref in sorted(nodes)), own, config, machine)
 
 
-def _new(chosen: Chosen, inputs: Inputs) -> tuple[Problem, ...]:
+def _new(chosen: ConfigTexts, inputs: Inputs) -> tuple[Problem, ...]:
     """Give the problems of a choice that are not the source's own, which are reported anyway."""
     return tuple(problem for problem in chosen.problems if problem not in inputs.objects.faults)
 

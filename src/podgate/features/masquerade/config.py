@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from podgate.features.masquerade.prefixes import BUILT_IN, Action, Entry, Origin, networks_of
+from podgate.features.masquerade.prefixes import BUILT_IN, Action, Entry, RuleOrigin, networks_of
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.machine import Family
 
@@ -64,7 +64,7 @@ class Config(Frozen, frozen=True):
     masq_link_local_ipv6: bool = False
     cidr_limit: int = CIDR_LIMIT
     resync_interval: int = RESYNC_INTERVAL
-    given: Mapping[str, Origin] = {}
+    given: Mapping[str, RuleOrigin] = {}
 
     def link_local(self, family: Family) -> Entry | None:
         """Give the entry that keeps link-local destinations, unless they are masqueraded."""
@@ -85,7 +85,7 @@ def merge(configs: Sequence[Config]) -> Config:
     The lists are joined in order, a boolean is true if it is in any file, and of the intervals the shortest counts.
     The built-in list is not in it: whoever writes any such file says all that is kept.
     """
-    given: dict[str, Origin] = {}
+    given: dict[str, RuleOrigin] = {}
     entries: list[Entry] = []
     link_local = link_local_ipv6 = False
     resync: int | None = None
@@ -162,11 +162,11 @@ def from_kept(data: bytes, families: Iterable[Family]) -> Config | None:
         refs = (*kept.refs, None)  # index -1
         networks = tuple(ip_network(cidr) for cidr, _, _, _ in kept.entries)
         entries = tuple(
-            Entry(network, action, Origin(refs[index], field))
+            Entry(network, action, RuleOrigin(refs[index], field))
             for network, (_, action, index, field) in zip(networks, kept.entries, strict=True)
             if network.version in wanted
         )
-        given = {key: Origin(refs[index], field) for key, index, field in kept.given}
+        given = {key: RuleOrigin(refs[index], field) for key, index, field in kept.given}
     except (msgspec.DecodeError, ValueError, IndexError):
         return None
     return Config(
@@ -186,7 +186,7 @@ def recover(spans: Mapping[Family, Sequence[tuple[int, int]]]) -> bytes:
     were kept, so they are not added again. The caller makes sure that our rules were there at all.
     """
     entries = tuple(
-        Entry(network, "keep", Origin(KERNEL))
+        Entry(network, "keep", RuleOrigin(KERNEL))
         for family in sorted(spans)
         for span in spans[family]
         for network in networks_of(span, family)

@@ -9,7 +9,7 @@ from typing import Final
 
 from podgate.features.masquerade.config import LINK_LOCAL
 from podgate.features.masquerade.intent import IPV6_OFF, FamilyIntent, Intent, NodeFacts, PolicyIntent, Translation
-from podgate.features.masquerade.prefixes import BUILT_IN, Origin, family_of, find
+from podgate.features.masquerade.prefixes import BUILT_IN, RuleOrigin, family_of, find
 from podgate.features.masquerade.selecting import Labelled
 from podgate.model.frozen import Frozen
 from podgate.model.machine import IPAddress
@@ -50,7 +50,7 @@ class Decision(Frozen, frozen=True):
 
     translation: Translation
     rule: str
-    origin: Origin = BUILT_IN
+    origin: RuleOrigin = BUILT_IN
     undecided: tuple[PolicyIntent, ...] = ()
 
 
@@ -95,7 +95,7 @@ def decide(
 
 
 def _decision(
-    translation: Translation, rule: str, origin: Origin, protocol: str, undecided: list[PolicyIntent]
+    translation: Translation, rule: str, origin: RuleOrigin, protocol: str, undecided: list[PolicyIntent]
 ) -> Decision:
     if translation.ports and protocol not in _WITH_PORTS:
         translation = Translation(translation.action, translation.address)
@@ -120,9 +120,9 @@ def _never(part: FamilyIntent, address: IPAddress) -> Decision | None:
     return None if own is None else Decision(_KEEP, str(own.entry.network), own.entry.origin)
 
 
-def _source(policy: PolicyIntent, sender: Sender) -> tuple[str, Origin] | None:
+def _source(policy: PolicyIntent, sender: Sender) -> tuple[str, RuleOrigin] | None:
     """Give the rule by which a policy matches a sender; None when it does not."""
-    everyone = (EVERY_DESTINATION, Origin(policy.ref))
+    everyone = (EVERY_DESTINATION, RuleOrigin(policy.ref))
     if policy.sources is None:
         return everyone
     if sender.address is not None:
@@ -135,10 +135,10 @@ def _source(policy: PolicyIntent, sender: Sender) -> tuple[str, Origin] | None:
     return _PERHAPS if policy.cidrs else everyone
 
 
-def _destination(policy: PolicyIntent, destination: IPAddress) -> tuple[str, Origin] | None:
+def _destination(policy: PolicyIntent, destination: IPAddress) -> tuple[str, RuleOrigin] | None:
     """Give the rule by which a policy matches a destination; None when it does not."""
     if policy.destinations is None:
-        return EVERY_DESTINATION, Origin(policy.ref)
+        return EVERY_DESTINATION, RuleOrigin(policy.ref)
     found = find(policy.destination_intervals, int(destination))
     return None if found is None else (str(found.entry.network), found.entry.origin)
 
@@ -156,7 +156,7 @@ def route_to(facts: NodeFacts, destination: IPAddress) -> str | None:
     return next((name for network, name in facts.routes if destination in network), None)
 
 
-def _configured(intent: Intent, part: FamilyIntent, address: IPAddress) -> tuple[Translation, str, Origin]:
+def _configured(intent: Intent, part: FamilyIntent, address: IPAddress) -> tuple[Translation, str, RuleOrigin]:
     found = find(part.intervals, int(address))
     if found is not None and found.entry.action == "keep":
         return _KEEP, str(found.entry.network), found.entry.origin

@@ -11,7 +11,7 @@ from podgate.features.masquerade.deciding import Decision, Sender, decide
 from podgate.features.masquerade.intent import IPV6_OFF, Intent
 from podgate.features.masquerade.own_pods import from_pod
 from podgate.features.masquerade.ports import Ports, ports_text
-from podgate.features.masquerade.prefixes import BUILT_IN, Action, Origin, family_of
+from podgate.features.masquerade.prefixes import BUILT_IN, Action, RuleOrigin, family_of
 from podgate.features.masquerade.selecting import Labelled
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import ref_of
@@ -37,7 +37,7 @@ class Answer(Frozen, frozen=True):
     address: IPAddress
     action: Action
     rule: str
-    source: Origin = BUILT_IN
+    source: RuleOrigin = BUILT_IN
     snat_address: IPAddress | None = None
     ports: Ports = ()
 
@@ -114,7 +114,7 @@ def _answer(address: IPAddress, found: Decision, sender: Sender) -> Answer | Una
     return Answer(address, given.action, found.rule, found.origin, given.address, given.ports)
 
 
-def source_text(origin: Origin, locate: Locate) -> str:
+def source_text(origin: RuleOrigin, locate: Locate) -> str:
     """Write an origin: ``PATH:LINE``, ``Kind/NAMESPACE/NAME:field`` or ``default``."""
     if origin.ref is None:
         return "default"

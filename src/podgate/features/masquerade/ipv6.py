@@ -14,7 +14,7 @@ from typing import Final
 
 from podgate.features.masquerade.config import Config
 from podgate.features.masquerade.own_pods import from_node
-from podgate.features.masquerade.prefixes import Entry, Origin
+from podgate.features.masquerade.prefixes import Entry, RuleOrigin
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.nodes import Node
 from podgate.model.machine import IPNetwork, Machine
@@ -51,7 +51,7 @@ def node_entries(ref: ObjectRef, node: Node) -> tuple[Entry, ...]:
         except ValueError:
             continue
         if each.type == "InternalIP" and isinstance(address, IPv6Address):
-            addresses.append(Entry(ip_network(address), "keep", Origin(ref, f"status.addresses[{index}]")))
+            addresses.append(Entry(ip_network(address), "keep", RuleOrigin(ref, f"status.addresses[{index}]")))
     return (*pods, *addresses)
 
 
@@ -87,7 +87,7 @@ def _subnets(machine: Machine) -> tuple[Entry, ...]:
         if isinstance(network, IPv6Network) and each.scope == "global" and network.prefixlen < 128:
             ref = ObjectRef("Machine", machine.node_name)
             found.setdefault(
-                network, Entry(network, "keep", Origin(ref, f'addresses["{network} dev {each.interface}"]'))
+                network, Entry(network, "keep", RuleOrigin(ref, f'addresses["{network} dev {each.interface}"]'))
             )
     return tuple(found.values())
 

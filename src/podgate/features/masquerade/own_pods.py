@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from podgate.features.masquerade.prefixes import Entry, Origin
+from podgate.features.masquerade.prefixes import Entry, RuleOrigin
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.kinds.pods import Pod
@@ -29,7 +29,7 @@ def from_node(node: Node) -> tuple[tuple[Entry, ...], tuple[Problem, ...]]:
     for index, text in enumerate(node.pod_ranges):
         where = f"{field}[{index}]" if field else "spec.podCIDR"
         try:
-            entries.append(Entry(ip_network(text), "keep", Origin(ref, where)))
+            entries.append(Entry(ip_network(text), "keep", RuleOrigin(ref, where)))
         except ValueError:
             message = f'"{text}" is not a CIDR, so these Pods are not known: correct the Node'
             problems.append(Problem(ref, "warning", "InvalidPodCIDR", where, message))
@@ -59,7 +59,7 @@ def from_pod(ref: ObjectRef, pod: Pod) -> tuple[Entry, ...]:
     for index, text in enumerate(pod.addresses):
         field = f"status.podIPs[{index}]" if pod.status.pod_ips else "status.podIP"
         try:
-            entries.append(Entry(ip_network(ip_address(text)), "keep", Origin(ref, field)))
+            entries.append(Entry(ip_network(ip_address(text)), "keep", RuleOrigin(ref, field)))
         except ValueError:
             continue
     return tuple(entries)
@@ -87,7 +87,7 @@ def from_machine(machine: Machine) -> tuple[Entry, ...]:
         host_route = network.prefixlen == network.max_prefixlen and kinds.get(device) == "veth"
         if host_route or (kinds.get(device) == "bridge" and (device, network) in connected):
             ref = ObjectRef("Machine", machine.node_name)
-            entries.append(Entry(network, "keep", Origin(ref, f'routes["{network} dev {device}"]')))
+            entries.append(Entry(network, "keep", RuleOrigin(ref, f'routes["{network} dev {device}"]')))
     return tuple(entries)
 
 

@@ -22,7 +22,7 @@ from podgate.features.masquerade.ports import (
     read_ports,
     within_node_ports,
 )
-from podgate.features.masquerade.prefixes import Action, Entry, Origin, family_of, span_of
+from podgate.features.masquerade.prefixes import Action, Entry, RuleOrigin, family_of, span_of
 from podgate.features.masquerade.selecting import NotASelector, PodSelection, read_selector
 from podgate.model.fieldpath import field_path
 from podgate.model.frozen import Frozen, ObjectRef
@@ -242,7 +242,7 @@ class _Reader:
             return None
         if cidr.warning is not None:
             self._complain(cidr.warning.reason, cidr.warning.message, *parts, severity="warning")
-        return Entry(cidr.network, action, Origin(self._ref, field_path(("spec", *parts))))
+        return Entry(cidr.network, action, RuleOrigin(self._ref, field_path(("spec", *parts))))
 
     def _pods(self, sources: Mapping[str, Any]) -> PodSelection | None:
         found: dict[str, Selector | None] = {}

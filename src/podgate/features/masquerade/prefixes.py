@@ -24,14 +24,14 @@ class Span(NamedTuple):
     last: int
 
 
-class Origin(Frozen, frozen=True):
+class RuleOrigin(Frozen, frozen=True):
     """Where a rule comes from: a field of something that a user wrote, or nowhere (``ref`` None): built in."""
 
     ref: ObjectRef | None = None
     field: str = ""
 
 
-BUILT_IN: Final = Origin()
+BUILT_IN: Final = RuleOrigin()
 
 
 class Entry(Frozen, frozen=True):
@@ -39,7 +39,7 @@ class Entry(Frozen, frozen=True):
 
     network: IPNetwork
     action: Action
-    origin: Origin = BUILT_IN
+    origin: RuleOrigin = BUILT_IN
 
 
 class Interval(NamedTuple):

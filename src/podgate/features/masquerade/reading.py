@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from podgate.features.masquerade.cidrs import CIDR, read_cidr, shown
 from podgate.features.masquerade.config import CIDR_LIMIT, KEYS, RESYNC_INTERVAL, Config
-from podgate.features.masquerade.prefixes import Entry, Origin
+from podgate.features.masquerade.prefixes import Entry, RuleOrigin
 from podgate.model import documents
 from podgate.model.documents import field_path, split_path
 from podgate.model.durations import NotADuration, parse, text_of
@@ -137,7 +137,7 @@ class _Reader:
             masq_link_local_ipv6=self._boolean(value, keys, "masqLinkLocalIPv6"),
             cidr_limit=limit,
             resync_interval=self._interval(value, keys),
-            given={known: Origin(self._text.ref, self._field(written)) for known, written in keys.items()},
+            given={known: RuleOrigin(self._text.ref, self._field(written)) for known, written in keys.items()},
         )
 
     def _keys(self, value: Mapping[str, Any]) -> dict[str, str]:
@@ -217,7 +217,7 @@ class _Reader:
                 continue
             if cidr.warning is not None:
                 self._complain("warning", cidr.warning.reason, cidr.warning.message, key, index)
-            entries.append(Entry(cidr.network, "keep", Origin(self._text.ref, self._field(key, index))))
+            entries.append(Entry(cidr.network, "keep", RuleOrigin(self._text.ref, self._field(key, index))))
         return tuple(entries)
 
     def _boolean(self, value: Mapping[str, Any], keys: Mapping[str, str], known: str) -> bool:

@@ -28,7 +28,7 @@ from podgate.model.table import Table, grouped, mapped
 NamespaceLabels = Mapping[str, Mapping[str, str]]
 
 
-class Place(NamedTuple):
+class NodeView(NamedTuple):
     """Where policies are resolved: a node, with the objects that a source gave.
 
     ``pods`` may hold those of other nodes too; ``facts`` are those of all families.
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     facts: NodeFacts
 
 
-class Member(Frozen, frozen=True):
+class SelectedPod(Frozen, frozen=True):
     """A Pod of this node that policies select: its addresses, and the policies."""
 
     addresses: tuple[Entry, ...]
@@ -53,26 +53,26 @@ class Resolver:
     def __init__(self, families: Sequence[Family]) -> None:
         self._families = families
         self._selecting = Remembered(_selecting)
-        self._by_policy: grouped[ObjectRef, ObjectRef, Member] = grouped(lambda _ref, member: member.policies)
+        self._by_policy: grouped[ObjectRef, ObjectRef, SelectedPod] = grouped(lambda _ref, member: member.policies)
         self._resolved: dict[tuple[Family, ObjectRef], _Resolved] = {}
 
     def __call__(
-        self, policies: tuple[WrittenPolicy, ...], place: Place, ports: Ports
+        self, policies: tuple[WrittenPolicy, ...], view: NodeView, ports: Ports
     ) -> Mapping[Family, tuple[PolicyIntent, ...]]:
         """Give the policies of each family, in the order given.
 
         Args:
             policies: in their order.
-            place: the node.
+            view: the node.
             ports: for translations of policies that name none.
         """
         selections = {policy.ref: policy.pods for policy in policies if policy.pods is not None}
-        labels = _labels(selections.values(), place.namespaces)
-        members = self._by_policy(self._selecting(selections, labels, place.node_name)(place.pods))
+        labels = _labels(selections.values(), view.namespaces)
+        members = self._by_policy(self._selecting(selections, labels, view.node_name)(view.pods))
         found: dict[Family, tuple[PolicyIntent, ...]] = {}
         kept: dict[tuple[Family, ObjectRef], _Resolved] = {}
         for family in self._families:
-            local = frozenset(address for address in place.facts.local if family_of(address) == family)
+            local = frozenset(address for address in view.facts.local if family_of(address) == family)
             resolved: list[PolicyIntent] = []
             for policy in policies:
                 if not _concerns(policy, family):
@@ -113,13 +113,13 @@ def namespace_labels(namespaces: Table[ObjectRef, Namespace], name: str) -> Mapp
 
 def _selecting(
     selections: Mapping[ObjectRef, PodSelection], labels: NamespaceLabels, node_name: str
-) -> mapped[ObjectRef, Pod, Member]:
-    def member(ref: ObjectRef, pod: Pod) -> Member | None:
+) -> mapped[ObjectRef, Pod, SelectedPod]:
+    def member(ref: ObjectRef, pod: Pod) -> SelectedPod | None:
         if not selections or not is_own(pod, node_name):
             return None
         seen = labelled(ref, pod, labels)
         policies = tuple(policy for policy, selection in selections.items() if selection.selects(seen))
-        return Member(from_pod(ref, pod), policies) if policies else None
+        return SelectedPod(from_pod(ref, pod), policies) if policies else None
 
     return mapped(member)
 
@@ -135,7 +135,7 @@ class _Resolved:
         self._last: PolicyIntent | None = None
 
     def __call__(
-        self, policy: WrittenPolicy, members: Mapping[ObjectRef, Member], ports: Ports, has_address: bool
+        self, policy: WrittenPolicy, members: Mapping[ObjectRef, SelectedPod], ports: Ports, has_address: bool
     ) -> PolicyIntent:
         self._last = self._made(
             policy,
@@ -196,7 +196,7 @@ def _of(entries: Iterable[Entry], family: Family) -> tuple[Entry, ...]:
 
 
 def _sources(
-    cidrs: tuple[Entry, ...], by_pods: bool, members: Mapping[ObjectRef, Member], family: Family
+    cidrs: tuple[Entry, ...], by_pods: bool, members: Mapping[ObjectRef, SelectedPod], family: Family
 ) -> tuple[Interval, ...] | None:
     written = resolve(_of(cidrs, family))
     if not by_pods:
@@ -205,7 +205,7 @@ def _sources(
     return tuple(each for each in found if find(written, each.first) is not None) if cidrs else found
 
 
-def _addresses(members: Mapping[ObjectRef, Member], family: Family) -> tuple[Interval, ...]:
+def _addresses(members: Mapping[ObjectRef, SelectedPod], family: Family) -> tuple[Interval, ...]:
     """Give the addresses of Pods; of two Pods with one address, while one is going, the first by name is named."""
     found: dict[int, tuple[ObjectRef, Entry]] = {}
     for ref, member in members.items():

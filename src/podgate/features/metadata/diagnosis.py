@@ -106,7 +106,7 @@ def order(ahead: Sequence[str], unread: str = "") -> Finding:
     return Finding("order of rules", "ok", "nobody else's rule gets Pods' packets to the metadata server first")
 
 
-class Asked(Frozen, frozen=True):
+class Attempt(Frozen, frozen=True):
     """What came of a request for a secret from a Pod's network.
 
     Attributes:
@@ -126,7 +126,7 @@ class Asked(Frozen, frozen=True):
     allowed_by: str = ""
 
 
-def from_pods(asked: Sequence[Asked], path: str, unread: str = "") -> Finding:
+def from_pods(asked: Sequence[Attempt], path: str, unread: str = "") -> Finding:
     """Say whether Pods are refused a secret; ``unread`` says why some could not be asked from."""
     reached = [each for each in asked if each.is_reached]
     allowed = [each for each in reached if each.allowed_by and each.outcome not in ("403", "refused")]
@@ -150,7 +150,7 @@ def from_pods(asked: Sequence[Asked], path: str, unread: str = "") -> Finding:
 
 
 def ways_past(
-    asked: Sequence[Asked], on_the_node: Sequence[tuple[str, str]] | None, devices: Iterable[str], *, by_user: bool
+    asked: Sequence[Attempt], on_the_node: Sequence[tuple[str, str]] | None, devices: Iterable[str], *, by_user: bool
 ) -> Finding:
     """Say whether Pods reach the server by a way that no rule of the node sees.
 

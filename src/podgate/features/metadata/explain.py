@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from podgate.features.metadata.filter import Decider
-from podgate.features.metadata.head import Head, Refused, read_head
+from podgate.features.metadata.head import BadRequest, Head, read_head
 from podgate.features.metadata.server.exposure import STRANGER, Exposure, networks
 from podgate.features.metadata.verdict import Verdict
 from podgate.model.frozen import Frozen
@@ -83,7 +83,7 @@ def explain(decider: Decider, question: Question, allowed: Sequence[str] = ()) -
     head = read_head(data)
     if isinstance(head, Head) and head.size == len(data):
         return _answer(path, decider.decide(head.request(question.source)))
-    if isinstance(head, Refused):
+    if isinstance(head, BadRequest):
         return Answer(path, "deny", head.status, head.reason, "http", head.message)
     return Answer(path, "deny", 400, "BadRequestLine", "http", "a line break in what was asked: these are two requests")
 

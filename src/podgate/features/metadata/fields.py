@@ -29,7 +29,7 @@ _FORWARDED_FOR: Final = b"xforwardedfor"
 _USUAL_OPTIONS: Final = frozenset({b"close", b"keep-alive"})
 
 
-class Seen(NamedTuple):
+class FieldFacts(NamedTuple):
     """What the fields say.
 
     Attributes:
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
     marked: bool
 
 
-def look(headers: Headers, wanted: Iterable[tuple[bytes, bytes]]) -> Seen:
+def look(headers: Headers, wanted: Iterable[tuple[bytes, bytes]]) -> FieldFacts:
     """Go through the fields once.
 
     Args:
@@ -78,7 +78,7 @@ def look(headers: Headers, wanted: Iterable[tuple[bytes, bytes]]) -> Seen:
     named -= _USUAL_OPTIONS
     if named:
         sent = [field for field in sent if field[0].lower() not in named or field[0].lower() == b"host"]
-    return Seen(tuple(sent), forwarded_for, host, bool(marked))
+    return FieldFacts(tuple(sent), forwarded_for, host, bool(marked))
 
 
 def with_host(sent: Headers, host: bytes) -> Headers:

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from podgate.features.metadata import v0112
-from podgate.features.metadata.fields import Seen, host_names, look, with_host, without_port
+from podgate.features.metadata.fields import FieldFacts, host_names, look, with_host, without_port
 from podgate.features.metadata.profiles import GCE, V0112, Profile, Switch
 from podgate.features.metadata.request import MAX_BODY, Headers, Request
 from podgate.features.metadata.rules import EVERYWHERE, PolicyRules, ProfileRules
 from podgate.features.metadata.spec import PolicySpec
-from podgate.features.metadata.target import Odd, Target, read_target
+from podgate.features.metadata.target import Odd, RequestTarget, read_target
 from podgate.features.metadata.verdict import Reason, TokenUse, Verdict
 from podgate.model.frozen import Frozen
 
@@ -172,7 +172,9 @@ class Decider:
             return known
         return self._strictest if self._differ else self._everybody
 
-    def _objection(self, request: Request, seen: Seen, target: Target | Odd, applied: _Applied) -> _Objection | str:
+    def _objection(
+        self, request: Request, seen: FieldFacts, target: RequestTarget | Odd, applied: _Applied
+    ) -> _Objection | str:
         """Give what speaks against a request, else the rule that lets it through."""
         if seen.forwarded_for:
             return _Objection("ForwardedFor", v0112.FORWARDED_FOR, "x-forwarded-for")
@@ -211,7 +213,7 @@ class Decider:
                 )
         return _Objection(odd.reason, f"{v0112.UNSAFE}: {odd.what}", "target")
 
-    def _by_path(self, method: str, target: Target, applied: _Applied) -> _Objection | str:
+    def _by_path(self, method: str, target: RequestTarget, applied: _Applied) -> _Objection | str:
         path, pairs, profile, policies = target.path, target.pairs, applied.profile, applied.policies
         if pairs:
             unknown = profile.unknown_key(path, pairs, () if policies.empty else policies.keys_at(path, method, pairs))
@@ -238,11 +240,13 @@ class Decider:
         lower = host.lower()
         return lower in self._hosts or without_port(lower) in _OWN_HOSTS
 
-    def _forward(self, request: Request, seen: Seen, target: Target | Odd, client: str, rule: str) -> Verdict:
+    def _forward(
+        self, request: Request, seen: FieldFacts, target: RequestTarget | Odd, client: str, rule: str
+    ) -> Verdict:
         """Give the verdict that forwards; an Odd target, which only an audit forwards, has no bytes yet."""
         sent, waits, redact, path, raw = seen.sent, False, "", "", b""
         host = seen.host or self._default_host
-        if isinstance(target, Target):
+        if isinstance(target, RequestTarget):
             path, raw, host = target.path, target.raw, target.host or host
             redact = self._usual.redacted(path)
             waits = any(key == "wait_for_change" and (value or "").lower() not in _NO for key, value in target.pairs)
@@ -287,11 +291,11 @@ def _not_allowed(allowed: tuple[str, ...]) -> _Objection:
     return _Objection("MethodNotAllowed", f"Only {words} are allowed here", "methods", 405, words)
 
 
-def _audited_target(request: Request, target: Target | Odd, found: _Objection) -> bytes:
+def _audited_target(request: Request, target: RequestTarget | Odd, found: _Objection) -> bytes:
     """Give what an audit sends although it is denied; empty for what could not be sent safely."""
     if request.content_length > MAX_BODY or request.method not in _AUDITED_METHODS:
         return b""
-    if isinstance(target, Target):
+    if isinstance(target, RequestTarget):
         return b"" if found.reason == "ForeignTarget" else target.raw
     raw = request.target
     return raw if raw[:1] == b"/" and not raw.translate(None, _VISIBLE) else b""

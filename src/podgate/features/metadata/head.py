@@ -12,7 +12,7 @@ chunked coding means no chunk extensions, no trailers and no second opinion abou
 
 from typing import Final
 
-from podgate.features.metadata.request import Headers, Request, Version
+from podgate.features.metadata.request import Headers, HttpVersion, Request
 from podgate.features.metadata.verdict import Reason
 from podgate.model.frozen import Frozen
 
@@ -28,7 +28,7 @@ MAX_NAME: Final = 256
 _END: Final = b"\r\n\r\n"
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BEGINS: Final = frozenset({b"", b"\r", b"\n", *(bytes((byte,)) for byte in _TOKEN)})
-_VERSIONS: Final[dict[bytes, Version]] = {b"HTTP/1.1": 11, b"HTTP/1.0": 10}
+_VERSIONS: Final[dict[bytes, HttpVersion]] = {b"HTTP/1.1": 11, b"HTTP/1.0": 10}
 _BLANKS: Final = b" \t\v\f"
 _IN_HEAD: Final = bytes([0x09, 0x0A, 0x0D, *range(0x20, 0x7F), *range(0x80, 0x100)])
 """What may stand in header fields: visible characters, blanks and obs-text (RFC 9110 section 5.5), and line ends."""
@@ -47,7 +47,7 @@ class NeedMore(Frozen, frozen=True):
     searched: int
 
 
-class Refused(Frozen, frozen=True):
+class BadRequest(Frozen, frozen=True):
     """The bytes are no request that can be taken. Answer, then close: nobody knows where the next one begins.
 
     Attributes:
@@ -73,7 +73,7 @@ class Head(Frozen, frozen=True, gc=False):
 
     method: bytes
     target: bytes
-    version: Version
+    version: HttpVersion
     headers: Headers
     size: int
     content_length: int
@@ -85,7 +85,7 @@ class Head(Frozen, frozen=True, gc=False):
         return Request(self.method, self.target, self.headers, source, self.version, self.content_length)
 
 
-def read_head(data: bytes | bytearray, searched: int = 0) -> Head | NeedMore | Refused:
+def read_head(data: bytes | bytearray, searched: int = 0) -> Head | NeedMore | BadRequest:
     """Read the head that ``data`` begins with.
 
     One empty line before it is skipped (RFC 9112 section 2.2). What follows the head (a body, the next request) is
@@ -102,10 +102,10 @@ def read_head(data: bytes | bytearray, searched: int = 0) -> Head | NeedMore | R
     return _read(bytes(data[start:end]), end + 4)
 
 
-def _unfinished(data: bytes | bytearray, start: int) -> NeedMore | Refused:
+def _unfinished(data: bytes | bytearray, start: int) -> NeedMore | BadRequest:
     """Refuse what can become no good head any more."""
     if bytes(data[start : start + 1]) not in _BEGINS:
-        return Refused(400, "BadRequestLine", "the request line does not begin with a method")
+        return BadRequest(400, "BadRequestLine", "the request line does not begin with a method")
     line_end = data.find(b"\n", start, start + MAX_REQUEST_LINE + 2)
     if line_end < 0 and len(data) - start > MAX_REQUEST_LINE:
         return _TOO_LONG
@@ -116,7 +116,7 @@ def _unfinished(data: bytes | bytearray, start: int) -> NeedMore | Refused:
     return NeedMore(len(data))
 
 
-def _read(block: bytes, size: int) -> Head | Refused:
+def _read(block: bytes, size: int) -> Head | BadRequest:
     """Read a head without its last empty line."""
     refused = _line_ends(block)
     if refused is not None:
@@ -126,49 +126,49 @@ def _read(block: bytes, size: int) -> Head | Refused:
         return _TOO_LONG
     parts = line.split(b" ")
     if len(parts) != 3 or line.translate(None, _BLANKS) != b"".join(parts):
-        return Refused(400, "BadRequestLine", "the request line is not METHOD SP TARGET SP VERSION")
+        return BadRequest(400, "BadRequestLine", "the request line is not METHOD SP TARGET SP VERSION")
     method, target, version_text = parts
     if not method or len(method) > MAX_METHOD or method.translate(None, _TOKEN) or not target:
-        return Refused(400, "BadRequestLine", "the request line has no method or no target")
+        return BadRequest(400, "BadRequestLine", "the request line has no method or no target")
     version = _VERSIONS.get(version_text)
     if version is None:
         if version_text[:5] == b"HTTP/" and version_text[5:].replace(b".", b"", 1).isdigit():
-            return Refused(505, "UnsupportedVersion", "only HTTP/1.0 and HTTP/1.1 are spoken here")
-        return Refused(400, "BadRequestLine", "the request line does not end in a version of HTTP")
+            return BadRequest(505, "UnsupportedVersion", "only HTTP/1.0 and HTTP/1.1 are spoken here")
+        return BadRequest(400, "BadRequestLine", "the request line does not end in a version of HTTP")
     headers = _fields(fields)
-    if isinstance(headers, Refused):
+    if isinstance(headers, BadRequest):
         return headers
     return _framed(method, target, version, headers, size)
 
 
-def _line_ends(block: bytes) -> Refused | None:
+def _line_ends(block: bytes) -> BadRequest | None:
     """Refuse line ends that are not CR LF, and bytes that no header may hold."""
     pairs = block.count(b"\r\n")
     if block.count(b"\n") != pairs:
         return _BARE_LF
     if block.count(b"\r") != pairs:
-        return Refused(400, "BareCarriageReturn", "a CR without LF")
+        return BadRequest(400, "BareCarriageReturn", "a CR without LF")
     first = block.find(b"\r\n")
     if first >= 0 and block[first:].translate(None, _IN_HEAD):
-        return Refused(400, "BadHeader", "a control character in the header fields")
+        return BadRequest(400, "BadHeader", "a control character in the header fields")
     return None
 
 
-def _fields(lines: list[bytes]) -> Headers | Refused:
+def _fields(lines: list[bytes]) -> Headers | BadRequest:
     if len(lines) > MAX_HEADERS:
-        return Refused(431, "TooManyHeaders", f"more than {MAX_HEADERS} header fields")
+        return BadRequest(431, "TooManyHeaders", f"more than {MAX_HEADERS} header fields")
     headers = []
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon or not name or len(name) > MAX_NAME or name.translate(None, _TOKEN):
             if line[:1] in (b" ", b"\t"):
-                return Refused(400, "FoldedHeader", "a header field on two lines")
-            return Refused(400, "BadHeader", "a line among the header fields is not NAME: VALUE")
+                return BadRequest(400, "FoldedHeader", "a header field on two lines")
+            return BadRequest(400, "BadHeader", "a line among the header fields is not NAME: VALUE")
         headers.append((name, value.strip(b" \t")))
     return tuple(headers)
 
 
-def _framed(method: bytes, target: bytes, version: Version, headers: Headers, size: int) -> Head | Refused:
+def _framed(method: bytes, target: bytes, version: HttpVersion, headers: Headers, size: int) -> Head | BadRequest:
     """Read the fields that say where the request ends and what becomes of the connection."""
     found: dict[bytes, bytes] = {}
     options: list[bytes] = []
@@ -187,10 +187,10 @@ def _framed(method: bytes, target: bytes, version: Version, headers: Headers, si
         return refused
     length = found.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > 15:
-        return Refused(400, "ContentLength", "Content-Length is not one number")
+        return BadRequest(400, "ContentLength", "Content-Length is not one number")
     expects = found.get(b"expect")
     if expects is not None and expects.lower() != b"100-continue":
-        return Refused(417, "Expectation", "only 100-continue can be expected here")
+        return BadRequest(417, "Expectation", "only 100-continue can be expected here")
     return Head(
         method=method,
         target=target,
@@ -203,33 +203,33 @@ def _framed(method: bytes, target: bytes, version: Version, headers: Headers, si
     )
 
 
-def _host(host: bytes | None, version: Version) -> Refused | None:
+def _host(host: bytes | None, version: HttpVersion) -> BadRequest | None:
     if host is None:
-        return Refused(400, "BadHost", "HTTP/1.1 without a Host header") if version == 11 else None
+        return BadRequest(400, "BadHost", "HTTP/1.1 without a Host header") if version == 11 else None
     if host.translate(None, _IN_HOST):
-        return Refused(400, "BadHost", "Host is not a name or address with an optional port")
+        return BadRequest(400, "BadHost", "Host is not a name or address with an optional port")
     return None
 
 
-def _coding(found: dict[bytes, bytes], version: Version) -> Refused | None:
+def _coding(found: dict[bytes, bytes], version: HttpVersion) -> BadRequest | None:
     coding = found.get(b"transfer-encoding")
     if coding is None:
         return None
     if b"content-length" in found:
-        return Refused(400, "TransferEncoding", "both Content-Length and Transfer-Encoding")
+        return BadRequest(400, "TransferEncoding", "both Content-Length and Transfer-Encoding")
     if version == 10:
-        return Refused(400, "TransferEncoding", "Transfer-Encoding in HTTP/1.0")
+        return BadRequest(400, "TransferEncoding", "Transfer-Encoding in HTTP/1.0")
     if coding.lower() != b"chunked":
-        return Refused(501, "TransferEncoding", "only the transfer coding chunked is known, and not taken here")
-    return Refused(411, "TransferEncoding", "send a Content-Length: chunked bodies are not taken here")
+        return BadRequest(501, "TransferEncoding", "only the transfer coding chunked is known, and not taken here")
+    return BadRequest(411, "TransferEncoding", "send a Content-Length: chunked bodies are not taken here")
 
 
-_TOO_LONG: Final = Refused(414, "TooLong", f"the request line is longer than {MAX_REQUEST_LINE} bytes")
-_HEAD_TOO_LONG: Final = Refused(431, "TooLong", f"the head is longer than {MAX_HEAD} bytes")
-_BARE_LF: Final = Refused(400, "BareLineFeed", "a LF without CR")
+_TOO_LONG: Final = BadRequest(414, "TooLong", f"the request line is longer than {MAX_REQUEST_LINE} bytes")
+_HEAD_TOO_LONG: Final = BadRequest(431, "TooLong", f"the head is longer than {MAX_HEAD} bytes")
+_BARE_LF: Final = BadRequest(400, "BareLineFeed", "a LF without CR")
 _TWICE: Final = {
-    b"host": Refused(400, "BadHost", "two Host headers"),
-    b"content-length": Refused(400, "ContentLength", "two Content-Length headers"),
-    b"transfer-encoding": Refused(400, "TransferEncoding", "two Transfer-Encoding headers"),
-    b"expect": Refused(400, "Expectation", "two Expect headers"),
+    b"host": BadRequest(400, "BadHost", "two Host headers"),
+    b"content-length": BadRequest(400, "ContentLength", "two Content-Length headers"),
+    b"transfer-encoding": BadRequest(400, "TransferEncoding", "two Transfer-Encoding headers"),
+    b"expect": BadRequest(400, "Expectation", "two Expect headers"),
 }

@@ -25,7 +25,7 @@ class Redirect(Frozen, frozen=True):
     to_port: int
 
 
-class Refusal(Frozen, frozen=True):
+class RefusedPorts(Frozen, frozen=True):
     """TCP to an address is refused on some ports; without ports on all. The address may be of either family."""
 
     address: str
@@ -51,7 +51,7 @@ class NodeRules(Frozen, frozen=True):
     why: str = ""
     local_address: str = ""
     redirects: tuple[Redirect, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusedPorts, ...] = ()
     spoofed: tuple[str, ...] = ()
     uplinks: tuple[str, ...] = ()
     node_users: tuple[int, int] | None = None
@@ -64,7 +64,7 @@ def closed(rules: NodeRules) -> NodeRules:
     ports: dict[str, tuple[int, ...]] = {}
     for redirect in rules.redirects:
         ports[redirect.address] = (*ports.get(redirect.address, ()), redirect.port)
-    instead = tuple(Refusal(address, numbers) for address, numbers in ports.items())
+    instead = tuple(RefusedPorts(address, numbers) for address, numbers in ports.items())
     return replace(rules, phase="closed", redirects=(), refusals=(*instead, *rules.refusals))
 
 

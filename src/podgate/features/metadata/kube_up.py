@@ -40,7 +40,7 @@ class KubeUpError(ValueError):
     """Something that the scripts would have taken in silence; the message says what to do."""
 
 
-class Said(Frozen, frozen=True):
+class Output(Frozen, frozen=True):
     """What the verb answers: standard output, standard error, exit code."""
 
     out: str = ""
@@ -88,33 +88,33 @@ def manifest(text: str, environ: Mapping[str, str]) -> str:
     return text
 
 
-def answer(words: Sequence[str], environ: Mapping[str, str], read: Callable[[], str]) -> Said:
+def answer(words: Sequence[str], environ: Mapping[str, str], read: Callable[[], str]) -> Output:
     """Answer the command line; ``read`` gives the manifest, from standard input."""
     parser = _parser()
     try:
         asked = parser.parse_args(list(words))
     except argparse.ArgumentError as error:
-        return Said("", f"podgate metadata kube-up: {guessed(str(error))}\n{parser.format_usage()}", 2)
+        return Output("", f"podgate metadata kube-up: {guessed(str(error))}\n{parser.format_usage()}", 2)
     for name in (*_VARIABLES, "ENABLE_PROMETHEUS_TO_SD", "DISABLE_PROMETHEUS_TO_SD_IN_DS"):
         if environ.get(name, "") not in ("", "true", "false"):
-            return Said("", f"podgate metadata kube-up: {name}={environ[name]!r}: write true or false\n", 2)
+            return Output("", f"podgate metadata kube-up: {name}={environ[name]!r}: write true or false\n", 2)
     if asked.help:
-        return Said(parser.format_help())
+        return Output(parser.format_help())
     match asked.part:
         case "node-labels":
-            return Said(f"{node_labels(environ)}\n")
+            return Output(f"{node_labels(environ)}\n")
         case "provider-vars":
-            return Said(f"{provider_vars(environ)}\n")
+            return Output(f"{provider_vars(environ)}\n")
         case "migrate-labels":
-            return Said("", "podgate metadata kube-up: migrate-labels has to be the first word\n", 2)
+            return Output("", "podgate metadata kube-up: migrate-labels has to be the first word\n", 2)
         case "manifest":
             try:
-                return Said(manifest(read(), environ))
+                return Output(manifest(read(), environ))
             except KubeUpError as error:
-                return Said("", f"podgate metadata kube-up manifest: {error}\n", 1)
+                return Output("", f"podgate metadata kube-up manifest: {error}\n", 1)
         case _:
             labels, variables = shlex.quote(node_labels(environ)), shlex.quote(provider_vars(environ))
-            return Said(f"NODE_LABELS={labels}\nPROVIDER_VARS={variables}\n")
+            return Output(f"NODE_LABELS={labels}\nPROVIDER_VARS={variables}\n")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from podgate.features.metadata.intent import NodeRules, Redirect, Refusal
+from podgate.features.metadata.intent import NodeRules, Redirect, RefusedPorts
 from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings
 from podgate.model.machine import Machine
 
@@ -37,10 +37,10 @@ def node_rules(settings: Settings, machine: Machine, labels: Mapping[str, str] |
         Redirect(address, number, LOCAL_ADDRESS, port + shift) for address in v4 for number, shift in _CLOUD_PORTS
     )
     refusals = (
-        *(Refusal(address, (443,)) for address in v4),
-        *(Refusal(address, (80, 443, 8080)) for address in v6),
-        *(Refusal(address, ports) for address, ports in cloud.closed_ports),
-        Refusal(LOCAL_ADDRESS),
+        *(RefusedPorts(address, (443,)) for address in v4),
+        *(RefusedPorts(address, (80, 443, 8080)) for address in v6),
+        *(RefusedPorts(address, ports) for address, ports in cloud.closed_ports),
+        RefusedPorts(LOCAL_ADDRESS),
     )
     uplinks = settings.uplinks or tuple(sorted(machine.uplinks("ip")))
     return NodeRules("open", "", LOCAL_ADDRESS, redirects, refusals, tuple(v4), uplinks, settings.node_users)

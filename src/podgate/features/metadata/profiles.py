@@ -30,7 +30,7 @@ class Concealed(Frozen, frozen=True):
     switch: Switch | Literal[""] = ""
 
 
-class At(Frozen, frozen=True):
+class AtPaths(Frozen, frozen=True):
     """Words that count at some paths only: query keys or methods, or the name of a JSON field."""
 
     paths: tuple[str, ...]
@@ -67,14 +67,14 @@ class Profile(Frozen, frozen=True):
     addresses: tuple[str, ...]
     open: tuple[Switch, ...] = ()
     query_keys: tuple[str, ...] = ()
-    query_keys_at: tuple[At, ...] = ()
+    query_keys_at: tuple[AtPaths, ...] = ()
     recursion: tuple[str, ...] = ()
-    methods_at: tuple[At, ...] = ()
+    methods_at: tuple[AtPaths, ...] = ()
     any_case: bool = False
     answers_with_children: bool = False
     headers: tuple[tuple[str, str], ...] = ()
     header_at: tuple[str, ...] = ()
-    redacted: tuple[At, ...] = ()
+    redacted: tuple[AtPaths, ...] = ()
     closed_ports: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
@@ -133,9 +133,9 @@ GCE: Final = Profile(
     addresses=("169.254.169.254", "fd20:ce::254"),
     open=("token", "legacy-endpoints"),
     query_keys=v0112.QUERY_KEYS,
-    query_keys_at=(At(_TOKENS, ("enforce_scopes", "bindCertificateFingerprint")),),
+    query_keys_at=(AtPaths(_TOKENS, ("enforce_scopes", "bindCertificateFingerprint")),),
     recursion=_each(_ACCOUNTS, "*/**"),
-    methods_at=(At(_TOKENS, ("POST",)), At(_GUEST_ATTRIBUTES, ("PUT", "DELETE"), "guest-attribute-writes")),
+    methods_at=(AtPaths(_TOKENS, ("POST",)), AtPaths(_GUEST_ATTRIBUTES, ("PUT", "DELETE"), "guest-attribute-writes")),
     headers=(("metadata-flavor", "google"), ("x-google-metadata-request", "true")),
     # The old endpoints give tokens to whoever asks, without the header.
     header_at=(*_OLD_TOKENS, "/0.1/meta-data/service-accounts/*/token", f"{_V1[1]}/instance/service-accounts/*/token"),
@@ -173,7 +173,7 @@ AWS: Final = Profile(
     ),
     hosts=("169.254.169.254", "[fd00:ec2::254]", "instance-data", "instance-data.ec2.internal"),
     addresses=("169.254.169.254", "fd00:ec2::254"),
-    methods_at=(At(("/latest/api/token",), ("PUT",)),),
+    methods_at=(AtPaths(("/latest/api/token",), ("PUT",)),),
     headers=(("x-aws-ec2-metadata-token", ""),),
 )
 
@@ -193,7 +193,7 @@ AZURE: Final = Profile(
     addresses=("169.254.169.254",),
     query_keys=("api-version", "format", "extended", "nonce"),
     query_keys_at=(
-        At(
+        AtPaths(
             ("/metadata/identity/**",),
             ("resource", "client_id", "object_id", "mi_res_id", "msi_res_id", "bypass_cache"),
         ),
@@ -214,7 +214,7 @@ OPENSTACK: Final = Profile(
     ),
     hosts=("169.254.169.254", "[fe80::a9fe:a9fe]"),
     addresses=("169.254.169.254", "fe80::a9fe:a9fe"),
-    redacted=(At(("/openstack/*/meta_data.json",), ("admin_pass",)),),
+    redacted=(AtPaths(("/openstack/*/meta_data.json",), ("admin_pass",)),),
 )
 
 PROFILES: Final[Mapping[str, Profile]] = {each.name: each for each in (GCE, V0112, AWS, AZURE, OPENSTACK)}

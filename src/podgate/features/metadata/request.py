@@ -11,7 +11,7 @@ from podgate.model.frozen import Frozen
 Headers = tuple[tuple[bytes, bytes], ...]
 """Names as spelled and values without the blanks around them, in their order."""
 
-Version = Literal[10, 11]
+HttpVersion = Literal[10, 11]
 """HTTP/1.0 or HTTP/1.1."""
 
 MAX_BODY: Final = 64 * 1024
@@ -34,5 +34,5 @@ class Request(Frozen, frozen=True, gc=False):
     target: bytes
     headers: Headers = ()
     source: str = ""
-    version: Version = 11
+    version: HttpVersion = 11
     content_length: int = 0

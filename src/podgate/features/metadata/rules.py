@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from podgate.features.metadata.globs import Globs, Wild
-from podgate.features.metadata.profiles import At, Profile, Switch
+from podgate.features.metadata.profiles import AtPaths, Profile, Switch
 from podgate.features.metadata.spec import Rule
 from podgate.features.metadata.target import Pairs, form
 
@@ -41,7 +41,7 @@ def _joined(segments: Iterable[str]) -> str:
     return "/" + "/".join(plain for segment in segments if (plain := segment.lstrip(".")))
 
 
-def _by_path(profile: Profile, entries: Iterable[At], opened: Collection[Switch]) -> Globs[tuple[str, ...]]:
+def _by_path(profile: Profile, entries: Iterable[AtPaths], opened: Collection[Switch]) -> Globs[tuple[str, ...]]:
     wanted = [at for at in entries if not at.switch or at.switch in opened]
     return Globs(((path, at.words) for at in wanted for path in at.paths), any_case=profile.any_case)
 
@@ -134,7 +134,7 @@ class _Ready(NamedTuple):
     query: tuple[tuple[str, Wild | None], ...]
 
 
-class Outcome(NamedTuple):
+class Ruling(NamedTuple):
     """What the policies say: a verdict of theirs and the rule, or neither."""
 
     verdict: str
@@ -162,7 +162,7 @@ class PolicyRules:
 
     def outcome(
         self, path: str, method: str, pairs: Pairs, *, recursive: bool = False, children: bool = False
-    ) -> Outcome | None:
+    ) -> Ruling | None:
         """Say what the policies want.
 
         Args:
@@ -175,14 +175,14 @@ class PolicyRules:
         for group in (group for each in readings(path) for group in self._deny.all_of(each)):
             for ready in group:
                 if _matches(ready, method, pairs, every=False):
-                    return Outcome("deny", ready.name)
+                    return Ruling("deny", ready.name)
         if (children or recursive) and self._deny.beneath(path):
-            return Outcome("deny", "what is below it is denied")
+            return Ruling("deny", "what is below it is denied")
         for group in self._allow.all_of(path):
             for ready in group:
                 named = not recursive or any(key == "recursive" for key, _ in ready.query)
                 if named and _matches(ready, method, pairs, every=True):
-                    return Outcome("allow", ready.name)
+                    return Ruling("allow", ready.name)
         return None
 
 

@@ -22,7 +22,7 @@ BUILT_IN: Final = "builtin:"
 _REACHED: Final = (IPv4Address(LOCAL_ADDRESS), IPv4Address("0.0.0.0"), IPv6Address("::"))  # noqa: S104 - compared only
 _IN_DEVICE: Final = str.maketrans(dict.fromkeys("-_.@", "x"))
 
-Choice = Literal["allow", "deny"]
+AllowOrDeny = Literal["allow", "deny"]
 
 
 class Settings(Frozen, frozen=True):
@@ -102,16 +102,16 @@ class Settings(Frozen, frozen=True):
         str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
     ] = None
     token: Annotated[
-        Choice | None, Option("access tokens of the node's account; without it allow for gce, deny elsewhere")
+        AllowOrDeny | None, Option("access tokens of the node's account; without it allow for gce, deny elsewhere")
     ] = None
-    ssh_keys: Annotated[Choice | None, Option("users' public ssh keys; without it deny")] = None
-    startup_script: Annotated[Choice | None, Option("scripts run at start and shutdown; without it deny")] = None
-    user_data: Annotated[Choice | None, Option("user data; without it deny")] = None
-    guest_attribute_writes: Annotated[Choice | None, Option("PUT and DELETE of guest attributes; without it deny")] = (
-        None
-    )
+    ssh_keys: Annotated[AllowOrDeny | None, Option("users' public ssh keys; without it deny")] = None
+    startup_script: Annotated[AllowOrDeny | None, Option("scripts run at start and shutdown; without it deny")] = None
+    user_data: Annotated[AllowOrDeny | None, Option("user data; without it deny")] = None
+    guest_attribute_writes: Annotated[
+        AllowOrDeny | None, Option("PUT and DELETE of guest attributes; without it deny")
+    ] = None
     legacy_endpoints: Annotated[
-        Choice | None, Option("GCE's /0.1/ and /computeMetadata/v1beta1/; without it allow")
+        AllowOrDeny | None, Option("GCE's /0.1/ and /computeMetadata/v1beta1/; without it allow")
     ] = None
     require_header: Annotated[
         bool, Option("ask for the profile's header everywhere (Metadata-Flavor: Google), as GKE's own server does")
@@ -145,7 +145,7 @@ class Settings(Frozen, frozen=True):
     @property
     def opened(self) -> tuple[Switch, ...]:
         """The switches that are open: the profile's, unless a flag says otherwise."""
-        chosen: dict[Switch, Choice | None] = {
+        chosen: dict[Switch, AllowOrDeny | None] = {
             "token": self.token,
             "ssh-keys": self.ssh_keys,
             "startup-script": self.startup_script,

@@ -2,8 +2,8 @@
 
 Here: the spellings that are refused under every policy, and the one spelling that goes upstream. Not here: which paths
 are concealed (filter.py, profiles.py), what metadata-proxy would have answered (v0112.py).
-Invariant: ``Target.raw`` is a function of the checked path and pairs alone; its path holds no percent sign, no empty,
-``.`` or ``..`` segment, no backslash and no semicolon, so that decoding or cleaning it again changes nothing.
+Invariant: ``RequestTarget.raw`` is a function of the checked path and pairs alone; its path holds no percent sign, no
+empty, ``.`` or ``..`` segment, no backslash and no semicolon, so that decoding or cleaning it again changes nothing.
 """
 
 from typing import Final, NamedTuple
@@ -34,7 +34,7 @@ Pairs = tuple[tuple[str, str | None], ...]
 """Decoded keys and values in their order; None for a key without ``=``."""
 
 
-class Target(Frozen, frozen=True, gc=False):
+class RequestTarget(Frozen, frozen=True, gc=False):
     """A target that was understood.
 
     Attributes:
@@ -57,7 +57,7 @@ class Odd(NamedTuple):
     what: str
 
 
-def read_target(raw: bytes) -> Target | Odd:
+def read_target(raw: bytes) -> RequestTarget | Odd:
     """Read a request-target in origin-form or absolute-form (RFC 9112 section 3.2)."""
     host = b""
     if raw[:1] != b"/":
@@ -73,12 +73,12 @@ def read_target(raw: bytes) -> Target | Odd:
     if odd is not None:
         return odd
     if not query:
-        return Target(clean.decode("ascii"), (), clean, host)
+        return RequestTarget(clean.decode("ascii"), (), clean, host)
     pairs = _pairs(query)
     if isinstance(pairs, Odd):
         return pairs
     text = encoded(pairs).encode("ascii")
-    return Target(clean.decode("ascii"), pairs, clean + question + text if text else clean, host)
+    return RequestTarget(clean.decode("ascii"), pairs, clean + question + text if text else clean, host)
 
 
 def _absolute(raw: bytes) -> tuple[bytes, bytes] | Odd:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from typing import Final
 
-from podgate.features.metadata.intent import Backend, NodeRules, Refusal, closed
+from podgate.features.metadata.intent import Backend, NodeRules, RefusedPorts, closed
 from podgate.model.machine import Family
 from podgate.targets.nftables.state import DSTNAT, Chain, Hook, Rule, State
 
@@ -80,7 +80,7 @@ def _not_of_pods(rules: NodeRules) -> Iterator[Rule]:
     yield Rule(f"iifname {_not_pods(rules)} return", "not sent by a Pod of this node")
 
 
-def _answers(rules: NodeRules, refused: Iterable[Refusal], family: Family) -> Iterator[Rule]:
+def _answers(rules: NodeRules, refused: Iterable[RefusedPorts], family: Family) -> Iterator[Rule]:
     """Give the rules for what Pods asked before there were rules: a long poll is answered without another packet."""
     for each in refused:
         if each.ports:
@@ -96,7 +96,7 @@ def _not_pods(rules: NodeRules) -> str:
     return f"{{ {names} }}"
 
 
-def _sent_away(rules: NodeRules, refused: Iterable[Refusal], family: Family) -> Iterator[Rule]:
+def _sent_away(rules: NodeRules, refused: Iterable[RefusedPorts], family: Family) -> Iterator[Rule]:
     for each in refused:
         if each.address in rules.spoofed and each.ports:
             yield Rule(
@@ -134,7 +134,7 @@ def _output(rules: NodeRules, family: Family) -> Iterator[Rule]:
         yield Rule(f"{family} saddr {address} drop", f"nobody on this node sends as {address}")
 
 
-def _others_on_the_node(rules: NodeRules, refused: Iterable[Refusal], family: Family) -> Iterator[Rule]:
+def _others_on_the_node(rules: NodeRules, refused: Iterable[RefusedPorts], family: Family) -> Iterator[Rule]:
     if rules.node_users is None:
         return
     first, last = rules.node_users
@@ -144,12 +144,12 @@ def _others_on_the_node(rules: NodeRules, refused: Iterable[Refusal], family: Fa
             yield Rule(match, f"on the node itself users {first} to {last} alone reach {_shown(each)}")
 
 
-def _refusing(family: Family, refusal: Refusal) -> str:
+def _refusing(family: Family, refusal: RefusedPorts) -> str:
     ports = f"tcp dport {_one_or_set(map(str, refusal.ports))}" if refusal.ports else "meta l4proto tcp"
     return f"{family} daddr {refusal.address} {ports} reject with tcp reset"
 
 
-def _shown(refusal: Refusal) -> str:
+def _shown(refusal: RefusedPorts) -> str:
     return f"{refusal.address} port {', '.join(map(str, refusal.ports))}" if refusal.ports else refusal.address
 
 

@@ -163,7 +163,7 @@ def _endpoints(port: ServicePort, slices: Mapping[ObjectRef, SliceFacts]) -> _Fo
         message = "no endpoint is on this node, so connections from outside are dropped here"
         yield "NoneHere", "spec.externalTrafficPolicy", message
     used = {key[:-2] for key in (*port.cluster, *port.local)}
-    states = [backend.state for facts in own for backend in facts.backends if backend.address in used]
+    states = [endpoint.state for facts in own for endpoint in facts.endpoints if endpoint.address in used]
     if states and all(state & TERMINATING and not state & READY for state in states):
         yield (
             "OnlyTerminating",
@@ -175,13 +175,13 @@ def _endpoints(port: ServicePort, slices: Mapping[ObjectRef, SliceFacts]) -> _Fo
 def _hints(slices: Mapping[ObjectRef, SliceFacts]) -> _Found:
     for family in FAMILIES:
         ready = [
-            backend
+            endpoint
             for facts in slices.values()
             if facts.family == family
-            for backend in facts.backends
-            if backend.state & READY
+            for endpoint in facts.endpoints
+            if endpoint.state & READY
         ]
-        with_hints = sum(1 for backend in ready if backend.zones or backend.nodes)
+        with_hints = sum(1 for endpoint in ready if endpoint.zones or endpoint.nodes)
         if 0 < with_hints < len(ready):
             message = f"only {with_hints} of {len(ready)} ready endpoints have hints, so that none counts"
             yield "HintsIncomplete", "", message

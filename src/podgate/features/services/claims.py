@@ -34,7 +34,7 @@ _HEALTH_PORT: Final = 4
 _OF_NO_PORT: Final = -1
 
 
-class Destination(NamedTuple):
+class Claimed(NamedTuple):
     """What is asked for; a node port has no address, and its family instead."""
 
     address: bytes
@@ -50,7 +50,7 @@ class Destination(NamedTuple):
 
 _NODE: Final[Mapping[Family, bytes]] = {"ip": b"4", "ip6": b"6"}
 
-Claim = tuple[Destination, Rank, Family, int]
+Claim = tuple[Claimed, Rank, Family, int]
 """What a Service asks for: the destination, how strong the claim is (lower is stronger), and which of its ports."""
 
 
@@ -58,20 +58,20 @@ def claims_of(facts: ServiceFacts) -> Iterator[Claim]:
     """Give all that a Service asks for."""
     for family in FAMILIES:
         if facts.health_port:  # it is one port, whatever the families of the Service
-            yield Destination(_NODE[family], "tcp", facts.health_port), _HEALTH_PORT, family, _OF_NO_PORT
+            yield Claimed(_NODE[family], "tcp", facts.health_port), _HEALTH_PORT, family, _OF_NO_PORT
         part = facts.of(family)
         if part is None:
             continue
         for port in part.ports:
             protocol, number = port.protocol, port.port
-            yield Destination(part.cluster_ip, protocol, number), 0, family, port.index
+            yield Claimed(part.cluster_ip, protocol, number), 0, family, port.index
             if port.node_port:
-                yield Destination(_NODE[family], protocol, port.node_port), _NODE_PORT, family, port.index
+                yield Claimed(_NODE[family], protocol, port.node_port), _NODE_PORT, family, port.index
             for address in port.balancers:
-                yield Destination(address, protocol, number), 1, family, port.index
+                yield Claimed(address, protocol, number), 1, family, port.index
             for address in port.external:
                 if address not in port.balancers:
-                    yield Destination(address, protocol, number), 2, family, port.index
+                    yield Claimed(address, protocol, number), 2, family, port.index
 
 
 class Contests:
@@ -80,8 +80,8 @@ class Contests:
     def __init__(self) -> None:
         self._input: Table[ObjectRef, ServiceFacts] = Table()
         self._output: Table[ObjectRef, ServiceFacts] = Table()
-        self._first: dict[Destination, ObjectRef] = {}
-        self._contested: dict[Destination, set[ObjectRef]] = {}
+        self._first: dict[Claimed, ObjectRef] = {}
+        self._contested: dict[Claimed, set[ObjectRef]] = {}
 
     def __call__(self, facts: Table[ObjectRef, ServiceFacts]) -> Table[ObjectRef, ServiceFacts]:
         """Give the Services without what they lost, with a problem for each loss."""
@@ -98,12 +98,12 @@ class Contests:
         self._output = facts.updated(settled) if settled else facts
         return self._output
 
-    def _add(self, destination: Destination, ref: ObjectRef) -> None:
+    def _add(self, destination: Claimed, ref: ObjectRef) -> None:
         first = self._first.setdefault(destination, ref)
         if first is not ref and first != ref:
             self._contested.setdefault(destination, {first}).add(ref)
 
-    def _remove(self, destination: Destination, ref: ObjectRef) -> None:
+    def _remove(self, destination: Claimed, ref: ObjectRef) -> None:
         several = self._contested.get(destination)
         if several is None:
             self._first.pop(destination, None)
@@ -113,9 +113,9 @@ class Contests:
         if len(several) == 1:
             del self._contested[destination]
 
-    def _lost(self, facts: Table[ObjectRef, ServiceFacts]) -> dict[ObjectRef, dict[Destination, ObjectRef]]:
+    def _lost(self, facts: Table[ObjectRef, ServiceFacts]) -> dict[ObjectRef, dict[Claimed, ObjectRef]]:
         """Give what each loser loses, and to whom. A port that loses its cluster IP asks for nothing else."""
-        lost: dict[ObjectRef, dict[Destination, ObjectRef]] = {}
+        lost: dict[ObjectRef, dict[Claimed, ObjectRef]] = {}
         void: set[tuple[ObjectRef, Family, int]] = set()
         asked = {
             destination: [
@@ -138,14 +138,14 @@ class Contests:
         return lost
 
 
-def _without(ref: ObjectRef, facts: ServiceFacts, lost: Mapping[Destination, ObjectRef]) -> ServiceFacts:
+def _without(ref: ObjectRef, facts: ServiceFacts, lost: Mapping[Claimed, ObjectRef]) -> ServiceFacts:
     """Give a Service without what it lost."""
     # A node port is lost in each family, and told once.
     problems = dict.fromkeys(
         Problem(ref, "error", "Contested", _field(facts, destination), f"{destination} belongs to {winner}: {_ADVICE}")
         for destination, winner in sorted(lost.items())
     )
-    health = {Destination(node, "tcp", facts.health_port) for node in _NODE.values()}
+    health = {Claimed(node, "tcp", facts.health_port) for node in _NODE.values()}
     return replace(
         facts,
         ip=_family_without("ip", facts.ip, lost),
@@ -158,30 +158,28 @@ def _without(ref: ObjectRef, facts: ServiceFacts, lost: Mapping[Destination, Obj
 _ADVICE: Final = "ask for another one, or remove one of them"
 
 
-def _field(facts: ServiceFacts, destination: Destination) -> str:
+def _field(facts: ServiceFacts, destination: Claimed) -> str:
     rank, index = next((claim[1], claim[3]) for claim in claims_of(facts) if claim[0] == destination)
     if rank == _HEALTH_PORT:
         return "spec.healthCheckNodePort"
     return f"spec.ports[{index}].nodePort" if rank == _NODE_PORT else _FIELDS[rank]
 
 
-def _family_without(
-    family: Family, part: FamilyFacts | None, lost: Mapping[Destination, ObjectRef]
-) -> FamilyFacts | None:
+def _family_without(family: Family, part: FamilyFacts | None, lost: Mapping[Claimed, ObjectRef]) -> FamilyFacts | None:
     if part is None:
         return None
 
     def left(port: PortFacts, addresses: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        return tuple(each for each in addresses if Destination(each, port.protocol, port.port) not in lost)
+        return tuple(each for each in addresses if Claimed(each, port.protocol, port.port) not in lost)
 
     ports = tuple(
         replace(
             port,
-            node_port=0 if Destination(_NODE[family], port.protocol, port.node_port) in lost else port.node_port,
+            node_port=0 if Claimed(_NODE[family], port.protocol, port.node_port) in lost else port.node_port,
             external=left(port, port.external),
             balancers=left(port, port.balancers),
         )
         for port in part.ports
-        if Destination(part.cluster_ip, port.protocol, port.port) not in lost
+        if Claimed(part.cluster_ip, port.protocol, port.port) not in lost
     )
     return replace(part, ports=ports)

@@ -10,7 +10,7 @@ The rules are kube-proxy's (KEP-1669, KEP-2086, KEP-2433, KEP-3015).
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from podgate.features.services.slices import READY, SERVING, TERMINATING, Backend, SliceFacts
+from podgate.features.services.slices import READY, SERVING, TERMINATING, SliceEndpoint, SliceFacts
 from podgate.model.frozen import Frozen
 
 _DRAINING = SERVING | TERMINATING
@@ -43,47 +43,47 @@ class Chosen(Frozen, frozen=True, gc=False):
 NOTHING = Chosen()
 
 
-def endpoints_of(slices: Iterable[SliceFacts], name: str, protocol: str) -> dict[bytes, Backend]:
+def endpoints_of(slices: Iterable[SliceFacts], name: str, protocol: str) -> dict[bytes, SliceEndpoint]:
     """Give a port's endpoints by packed address and port, joined by the name and protocol of slices' ports.
 
     Two of one address and port are one Pod that moves from slice to slice, or an address that was used again before
     the old Pod had gone.
     """
-    found: dict[bytes, Backend] = {}
-    several: dict[bytes, list[Backend]] = {}
+    found: dict[bytes, SliceEndpoint] = {}
+    several: dict[bytes, list[SliceEndpoint]] = {}
     for each in slices:
         for port in each.ports:
             if port.name != name or port.protocol != protocol:
                 continue
-            for backend in each.backends:
-                key = backend.address + port.number
+            for endpoint in each.endpoints:
+                key = endpoint.address + port.number
                 if key in found:
-                    several.setdefault(key, [found[key]]).append(backend)
+                    several.setdefault(key, [found[key]]).append(endpoint)
                 else:
-                    found[key] = backend
-    found.update((key, _counting(backends)) for key, backends in several.items())
+                    found[key] = endpoint
+    found.update((key, _counting(endpoints)) for key, endpoints in several.items())
     return found
 
 
-def _counting(backends: Iterable[Backend]) -> Backend:
+def _counting(endpoints: Iterable[SliceEndpoint]) -> SliceEndpoint:
     """Give the one that counts: of one Pod what was said last, of several Pods the one that lives."""
-    newest: dict[str, Backend] = {}
-    for backend in sorted(backends, key=_life):
-        other = newest.get(backend.pod)
-        if other is None or not backend.pod or backend.changed >= other.changed:
-            newest[backend.pod] = backend
+    newest: dict[str, SliceEndpoint] = {}
+    for endpoint in sorted(endpoints, key=_life):
+        other = newest.get(endpoint.pod)
+        if other is None or not endpoint.pod or endpoint.changed >= other.changed:
+            newest[endpoint.pod] = endpoint
     return max(newest.values(), key=_life)
 
 
-def _life(backend: Backend) -> tuple[object, ...]:
+def _life(endpoint: SliceEndpoint) -> tuple[object, ...]:
     """Sort what lives after what ends. What stands after the state only makes the choice certain."""
-    state = backend.state
+    state = endpoint.state
     alive = (not state & TERMINATING, state & READY, state & SERVING)
-    return (*alive, backend.changed, backend.node, backend.pod, backend.zones, backend.nodes)
+    return (*alive, endpoint.changed, endpoint.node, endpoint.pod, endpoint.zones, endpoint.nodes)
 
 
 def choose(
-    found: Mapping[bytes, Backend], here: Here, *, uses_cluster: bool, uses_local: bool, udp: bool = False
+    found: Mapping[bytes, SliceEndpoint], here: Here, *, uses_cluster: bool, uses_local: bool, udp: bool = False
 ) -> Chosen:
     """Choose among the endpoints of a port.
 
@@ -96,7 +96,7 @@ def choose(
     """
     if not found:
         return NOTHING
-    ready = [key for key, backend in found.items() if backend.state & READY]
+    ready = [key for key, endpoint in found.items() if endpoint.state & READY]
     usable = ready or _draining(found)
     cluster: tuple[bytes, ...] = ()
     local: tuple[bytes, ...] = ()
@@ -108,20 +108,20 @@ def choose(
             local = tuple(sorted(key for key in _draining(found) if _is_here(found[key], here)))
     serving: tuple[bytes, ...] = ()
     if udp:
-        serving = tuple(sorted(key for key, backend in found.items() if backend.state & (READY | SERVING)))
+        serving = tuple(sorted(key for key, endpoint in found.items() if endpoint.state & (READY | SERVING)))
     own = _own(found, (*cluster, *local) if local else cluster, here)
     return Chosen(cluster, local, bool(usable), cluster if serving == cluster else serving, own)
 
 
-def _draining(found: Mapping[bytes, Backend]) -> list[bytes]:
-    return [key for key, backend in found.items() if backend.state & _DRAINING == _DRAINING]
+def _draining(found: Mapping[bytes, SliceEndpoint]) -> list[bytes]:
+    return [key for key, endpoint in found.items() if endpoint.state & _DRAINING == _DRAINING]
 
 
-def _is_here(backend: Backend, here: Here) -> bool:
-    return backend.node == here.node and here.node != ""
+def _is_here(endpoint: SliceEndpoint, here: Here) -> bool:
+    return endpoint.node == here.node and here.node != ""
 
 
-def _near(found: Mapping[bytes, Backend], ready: Sequence[bytes], here: Here) -> Sequence[bytes]:
+def _near(found: Mapping[bytes, SliceEndpoint], ready: Sequence[bytes], here: Here) -> Sequence[bytes]:
     """Give the ready endpoints that are meant for this node, else for its zone, else all.
 
     A level counts only where each ready endpoint has a hint of it, and one of them names this place: while a controller
@@ -139,7 +139,7 @@ def _near(found: Mapping[bytes, Backend], ready: Sequence[bytes], here: Here) ->
     return ready
 
 
-def _own(found: Mapping[bytes, Backend], used: Iterable[bytes], here: Here) -> tuple[bytes, ...]:
+def _own(found: Mapping[bytes, SliceEndpoint], used: Iterable[bytes], here: Here) -> tuple[bytes, ...]:
     """Give the addresses that could talk to themselves through the Service."""
     places = ("", here.node)
     own = [key[:-2] for key in used if found[key].node in places]
@@ -150,9 +150,9 @@ def ready_here(slices: Iterable[SliceFacts], here: Here, ports: Iterable[tuple[s
     """Count the addresses with a ready endpoint on this node, of some ports by name and protocol."""
     return len(
         {
-            backend.address
+            endpoint.address
             for name, protocol in ports
-            for backend in endpoints_of(slices, name, protocol).values()
-            if backend.state & READY and _is_here(backend, here)
+            for endpoint in endpoints_of(slices, name, protocol).values()
+            if endpoint.state & READY and _is_here(endpoint, here)
         }
     )

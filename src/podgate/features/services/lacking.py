@@ -33,7 +33,7 @@ def lack_of(port: ServicePort, slices: Iterable[SliceFacts]) -> Lack:
     offered = sorted(
         {f"{each.name or int.from_bytes(each.number)}/{each.protocol}" for facts in own for each in facts.ports}
     )
-    count = sum(len(facts.backends) for facts in own)
+    count = sum(len(facts.endpoints) for facts in own)
     if count and offered and not _joined(port, own):
         return Lack(
             "NoSuchPort", f"no slice has a port {what} (they have {', '.join(offered)}): call it the same in both"

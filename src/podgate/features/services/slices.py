@@ -24,7 +24,7 @@ PROTOCOLS: Final[dict[str, Protocol]] = {"TCP": "tcp", "UDP": "udp", "SCTP": "sc
 _FAMILIES: Final[dict[str, Family]] = {"IPv4": "ip", "IPv6": "ip6"}
 
 
-class Backend(Frozen, frozen=True, gc=False):
+class SliceEndpoint(Frozen, frozen=True, gc=False):
     """One endpoint, whatever the port.
 
     Attributes:
@@ -61,14 +61,14 @@ class SliceFacts(Frozen, frozen=True, gc=False):
         service: whose endpoints these are.
         family: of all its addresses.
         ports: those with a number.
-        backends: in the order of the slice.
+        endpoints: in the order of the slice.
         problems: complaints about it.
     """
 
     service: ObjectRef
     family: Family
     ports: tuple[SlicePort, ...] = ()
-    backends: tuple[Backend, ...] = ()
+    endpoints: tuple[SliceEndpoint, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -91,7 +91,7 @@ def read_slice(ref: ObjectRef, found: EndpointSlice) -> SliceFacts | None:
         ObjectRef(SERVICE.kind, name, ref.namespace),
         family,
         _ports(ref, found, problems),
-        _backends(ref, found, family, problems),
+        _endpoints(ref, found, family, problems),
         tuple(problems),
     )
 
@@ -111,11 +111,13 @@ def _ports(ref: ObjectRef, found: EndpointSlice, problems: list[Problem]) -> tup
     return tuple(ports)
 
 
-def _backends(ref: ObjectRef, found: EndpointSlice, family: Family, problems: list[Problem]) -> tuple[Backend, ...]:
+def _endpoints(
+    ref: ObjectRef, found: EndpointSlice, family: Family, problems: list[Problem]
+) -> tuple[SliceEndpoint, ...]:
     changed = found.metadata.annotations.last_change.removesuffix("Z")
     wanted = ADDRESS_BYTES[family]
     suspect = SUSPECT[wanted]
-    backends = []
+    endpoints = []
     for index, endpoint in enumerate(found.endpoints):
         if not endpoint.addresses:
             continue
@@ -128,19 +130,19 @@ def _backends(ref: ObjectRef, found: EndpointSlice, family: Family, problems: li
             address = packed(text)
             if address is None or (problem is not None and problem.severity == "error"):
                 continue
-        backends.append(_backend(address, endpoint, changed))
-    return tuple(backends)
+        endpoints.append(_endpoint(address, endpoint, changed))
+    return tuple(endpoints)
 
 
-def _backend(address: bytes, endpoint: Endpoint, changed: str) -> Backend:
+def _endpoint(address: bytes, endpoint: Endpoint, changed: str) -> SliceEndpoint:
     conditions, hints, target = endpoint.conditions, endpoint.hints, endpoint.target_ref
     state = conditions.ready + 2 * conditions.serving + 4 * conditions.terminating
     pod = "" if target is None else target.uid
     if not hints.for_zones and not hints.for_nodes:
-        return Backend(address, state, endpoint.node_name, (), (), pod, changed)
+        return SliceEndpoint(address, state, endpoint.node_name, (), (), pod, changed)
     zones = tuple(hint.name for hint in hints.for_zones)
     nodes = tuple(hint.name for hint in hints.for_nodes)
-    return Backend(address, state, endpoint.node_name, zones, nodes, pod, changed)
+    return SliceEndpoint(address, state, endpoint.node_name, zones, nodes, pod, changed)
 
 
 def _address_problem(ref: ObjectRef, index: int, text: str, wanted: str) -> Problem | None:

@@ -14,15 +14,13 @@ from podgate.features.services.intent import FamilyIntent, NodeWide, ServicePort
 from podgate.features.services.node import is_loopback
 from podgate.model.frozen import ObjectRef
 from podgate.model.table import Table, changes
+from podgate.targets.conntrack.state import FlowJudge
 
-Destination = tuple[bytes, int]
+PackedDestination = tuple[bytes, int]
 """Packed address and port; the address of node ports is empty."""
 
-FlowJudge = Callable[[bytes, int, bytes, int], bool]
-"""Says whether a UDP flow must go: the destination and port of its first packet, and who answers, with its port."""
 
-
-def destinations_of(port: ServicePort) -> list[Destination]:
+def destinations_of(port: ServicePort) -> list[PackedDestination]:
     """Give where a port's first packets are sent to."""
     found = [(address, port.port) for address in (port.cluster_ip, *port.external)]
     return [*found, (b"", port.node_port)] if port.node_port else found
@@ -38,8 +36,8 @@ def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: Callable[[],
         own: gives this node's addresses, packed: node ports are open on no others.
     """
     had = before.ports if before else Table[ObjectRef, tuple[ServicePort, ...]]()
-    serving: dict[Destination, frozenset[bytes]] = {}
-    come: dict[Destination, frozenset[bytes]] = {}
+    serving: dict[PackedDestination, frozenset[bytes]] = {}
+    come: dict[PackedDestination, frozenset[bytes]] = {}
     for change in changes(had, after.ports):
         for port in change.old or ():
             if port.protocol == "udp":
@@ -72,7 +70,9 @@ def _ranges(intent: FamilyIntent) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def _judge(
-    serving: Mapping[Destination, frozenset[bytes]], opened: frozenset[bytes], ranges: tuple[tuple[bytes, bytes], ...]
+    serving: Mapping[PackedDestination, frozenset[bytes]],
+    opened: frozenset[bytes],
+    ranges: tuple[tuple[bytes, bytes], ...],
 ) -> FlowJudge:
     nothing: frozenset[bytes] = frozenset()
 

@@ -4,7 +4,7 @@ Here: the values. Not here: reading and deleting (apply.py), judging (each featu
 Invariant: what was translated is told apart from what was asked for: the first packet's tuple and the answers' tuple.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from podgate.model.frozen import Frozen
@@ -15,6 +15,9 @@ PROTOCOLS: Final = {1: "icmp", 6: "tcp", 17: "udp", 33: "dccp", 58: "icmpv6", 13
 
 WITH_CONNECTIONS: Final = frozenset({"tcp", "dccp", "sctp"})
 """Protocols whose peers notice when an entry goes: they keep their translation until they end."""
+
+FlowJudge = Callable[[bytes, int, bytes, int], bool]
+"""Says whether a UDP flow must go: the destination and port of its first packet, and who answers, with its port."""
 
 
 class Flow(Frozen, frozen=True):

@@ -19,11 +19,9 @@ from podgate.linux.rtnetlink import addresses
 from podgate.model.machine import Family
 from podgate.model.tally import tally
 from podgate.targets.conntrack.apply import DELETING, delete_all
+from podgate.targets.conntrack.state import FlowJudge
 
 StatesT = TypeVar("StatesT")
-
-FlowJudge = Callable[[bytes, int, bytes, int], bool]
-"""Says whether a flow must go: destination and port of its first packet, and who answers, with its port."""
 
 Own = Callable[[], frozenset[bytes]]
 

@@ -47,7 +47,7 @@ def test_a_node_with_a_proxy_is_well(tmp_path: Path) -> None:
         started(node, tmp_path / "cloud", *cloud),
         started(node, tmp_path / "log", *run, "--no-firewall"),
     ):
-        poll(lambda: ask(node, "127.0.0.1", 988, ZONE).endswith("us-central1-a"))
+        poll(lambda: ask(node, "127.0.0.1", 988, ZONE).endswith("us-central1-a"), 10)
         found = node.call(lambda: look(SETTINGS))
         unknown = {name for name, verdict in verdicts(found).items() if verdict == "unknown"}
         assert unknown == {"DaemonSet", "ways past the rules"}

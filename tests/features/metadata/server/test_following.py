@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from podgate.features.metadata.filter import Client
-from podgate.features.metadata.server.following import AtSocket, InChild, Link, WatchSource, link_for, watch_words
+from podgate.features.metadata.server.following import (
+    AtSocket,
+    InChild,
+    WatcherLink,
+    WatchSource,
+    link_for,
+    watch_words,
+)
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.watched import LONGEST, THE_WATCH, WATCHED, Watched, line_of
 from podgate.model.snapshot import Listed, Snapshot
@@ -24,7 +31,7 @@ def says(snapshot: Snapshot) -> tuple[Watched | None, str]:
     return (found.objects[THE_WATCH] if isinstance(found, Listed) else None), lost
 
 
-async def first(link: Link, count: int, *, silence: float = 60.0) -> list[tuple[Watched | None, str]]:
+async def first(link: WatcherLink, count: int, *, silence: float = 60.0) -> list[tuple[Watched | None, str]]:
     found = []
     async with asyncio.timeout(30), aclosing(WatchSource(link, silence=silence, pause=0.05).values()) as values:
         async for snapshot in values:

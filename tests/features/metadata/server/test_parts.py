@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.features.metadata.filter import Client, Decider, Filter
-from podgate.features.metadata.head import Head, Refused, read_head
+from podgate.features.metadata.head import BadRequest, Head, read_head
 from podgate.features.metadata.server import journal as journals
 from podgate.features.metadata.server.answers import AnswerHeads, BadAnswerError, Chunks, chunk, read_answer_head
 from podgate.features.metadata.server.counts import Counts
@@ -21,7 +21,7 @@ from podgate.features.metadata.server.exposure import Exposure, networks
 from podgate.features.metadata.server.journal import Journal
 from podgate.features.metadata.server.limits import CACHED, CACHED_BYTES, READ_SIZE
 from podgate.features.metadata.server.memory import Memory
-from podgate.features.metadata.server.pool import Address
+from podgate.features.metadata.server.pool import ServerAddress
 from podgate.features.metadata.server.proxy import Proxy, Setup, no_journal
 from podgate.observe.logs import Log
 from podgate.observe.metrics import exposition
@@ -175,7 +175,7 @@ def test_pod_ranges_narrow_who_may_be_redirected() -> None:
 
 def test_the_pod_ranges_of_the_policy_in_force_count() -> None:
     cell = Cell()
-    proxy = Proxy(Setup(Address("192.0.2.1", 80), EXPOSURE), cell, Log(io.StringIO()), no_journal)
+    proxy = Proxy(Setup(ServerAddress("192.0.2.1", 80), EXPOSURE), cell, Log(io.StringIO()), no_journal)
     seen = []
     for ranges in (None, (), ("10.64.0.0/24",), ("10.65.0.0/24",), ()):
         if ranges is not None:
@@ -272,7 +272,7 @@ def test_one_request_is_one_line_and_no_query_is_in_it(tmp_path: Path) -> None:
     written.request(decision(get(f"{ZONE}?alt=hidden-value")), "10.0.0.1", 200, 0.00123)
     written.request(decision(hostile), "10.0.0.1", 403, 0.0)
     read = read_head(b"GARBAGE\r\n\r\n")
-    assert isinstance(read, Refused)
+    assert isinstance(read, BadRequest)
     written.request(framing_refusal(read), "10.0.0.1", 400, 0.0)
     assert path.read_text() == ""
     clock.planned.pop()()

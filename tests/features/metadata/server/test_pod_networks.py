@@ -2,7 +2,7 @@
 
 import pytest
 
-from podgate.features.metadata.diagnosis import Asked
+from podgate.features.metadata.diagnosis import Attempt
 from podgate.features.metadata.server.pod_networks import _ask_from_here
 from podgate.features.metadata.server.probing import ask, status_of
 from tests.support.metadata_node import CLOUD, metadata_node, serving
@@ -12,15 +12,15 @@ from tests.support.packet_lab import POD
 pytestmark = pytest.mark.kernel
 
 
-def asked_in(namespace: NetNamespace) -> Asked | None:
+def asked_in(namespace: NetNamespace) -> Attempt | None:
     return namespace.call(lambda: _ask_from_here(CLOUD, "/x", {POD[4]: "default/web"}, "process 1 (x)"))
 
 
 def test_a_pod_asks_by_its_veth() -> None:
     with metadata_node(ports=()) as lab:
-        assert asked_in(lab.pod) == Asked("default/web", "refused", source=POD[4])
+        assert asked_in(lab.pod) == Attempt("default/web", "refused", source=POD[4])
         with serving(lab.ext, CLOUD, 80, "HTTP/1.1 403 Forbidden\r\n\r\n"):
-            assert asked_in(lab.pod) == Asked("default/web", "403", source=POD[4])
+            assert asked_in(lab.pod) == Attempt("default/web", "403", source=POD[4])
         lab.pod.run("ip", "link", "add", "mv0", "link", "eth0", "type", "macvlan", "mode", "bridge")
         lab.pod.run("ip", "addr", "flush", "dev", "eth0")
         lab.pod.run("ip", "addr", "add", f"{POD[4]}/24", "dev", "mv0")

@@ -118,7 +118,7 @@ def test_under_the_old_rules_a_redirected_pod_is_served_and_a_direct_one_is_not(
             started(node, tmp_path / "cloud", *cloud),
             started(node, tmp_path / "log", "podgate.cli", "metadata", "run", "--no-firewall", *upstream),
         ):
-            poll(lambda: ask(pod, "169.254.169.254", 80, ZONE).endswith("us-central1-a"))
+            poll(lambda: ask(pod, "169.254.169.254", 80, ZONE).endswith("us-central1-a"), 10)
             assert "concealed" in ask(pod, "169.254.169.254", 80, KUBE_ENV)
             assert "does not serve your address" in ask(pod, "169.254.169.252", 988, ZONE)
             assert ask(node, "169.254.169.252", 988, ZONE).endswith("us-central1-a")

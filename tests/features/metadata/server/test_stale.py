@@ -8,7 +8,7 @@ import msgspec
 
 from podgate.features.metadata.filter import Client, Decider, Filter, NamedPolicy
 from podgate.features.metadata.request import Request
-from podgate.features.metadata.server.following import Lines, WatchLostError, WatchSource, snapshot_of
+from podgate.features.metadata.server.following import OpenLink, WatchLostError, WatchSource, snapshot_of
 from podgate.features.metadata.server.running import NOT_TOLD, SERVER, STALE, compile_states, shown
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.spec import PolicySpec, Rule, Subjects
@@ -47,13 +47,13 @@ class Script:
         self._next: asyncio.TimerHandle
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Lines]:
+    async def opened(self) -> AsyncIterator[OpenLink]:
         if not self._lines or now() < self._begun + self._lines[0][0]:
             raise WatchLostError("nobody is there")
         reader = asyncio.StreamReader()
         self._say(reader)
         try:
-            yield Lines(reader, self._why)
+            yield OpenLink(reader, self._why)
         finally:
             self._next.cancel()
 

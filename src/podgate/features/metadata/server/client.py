@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from podgate.features.metadata.clients import source_text
-from podgate.features.metadata.head import NeedMore, Refused, read_head
+from podgate.features.metadata.head import BadRequest, NeedMore, read_head
 from podgate.features.metadata.server.answers import AnswerHead
 from podgate.features.metadata.server.decisions import Decision, framing_refusal
 from podgate.features.metadata.server.sockets import has_closed, keep_alive, limit_hops, original_destination
@@ -25,7 +25,7 @@ NEVER: Final = float("inf")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Client(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """One connection of a client.
 
     Attributes:
@@ -152,7 +152,7 @@ class Client(asyncio.BufferedProtocol):
                 self._searched = read.searched
                 break
             self._searched = 0
-            if isinstance(read, Refused):
+            if isinstance(read, BadRequest):
                 self.began = self._time()
                 self._refuse(framing_refusal(read))
                 return

@@ -7,7 +7,7 @@ Invariant: equal bytes from the same client under the same filter get the same d
 from typing import Final
 
 from podgate.features.metadata.filter import Decider, Filter
-from podgate.features.metadata.head import Head, Refused
+from podgate.features.metadata.head import BadRequest, Head
 from podgate.features.metadata.server.limits import CACHED, CACHED_BYTES
 from podgate.features.metadata.tokens import digest
 from podgate.features.metadata.verdict import Verdict, answer
@@ -80,7 +80,7 @@ def refusal(status: int, reason: str, message: str, *, rule: str = "") -> Decisi
     return decision
 
 
-def framing_refusal(refused: Refused) -> Decision:
+def framing_refusal(refused: BadRequest) -> Decision:
     """Give the decision on bytes that are no request."""
     return refusal(refused.status, refused.reason, refused.message, rule="http")
 

@@ -73,17 +73,17 @@ _SECRET_PATHS: Final = {
 _OTHERS: Final = frozenset({"metadata-proxy", "kube2iam", "kiam", "nmi", "eks-pod-identity", "gke-metadata-se"})
 """Names of processes (15 characters of them, proc(5)) that answer for a metadata server themselves."""
 
-AskPods = Callable[[str, str, Mapping[str, str]], tuple[Sequence[diagnosis.Asked], str]]
+AskPods = Callable[[str, str, Mapping[str, str]], tuple[Sequence[diagnosis.Attempt], str]]
 """As ``ask_pods``."""
 
-_Permit = Callable[[Sequence[diagnosis.Asked]], list[diagnosis.Asked]]
+_Permit = Callable[[Sequence[diagnosis.Attempt]], list[diagnosis.Attempt]]
 """Adds the policies that let somebody have what they got."""
 
 _SECONDS: Final = 3.0
 _IPTABLES_DSTNAT: Final = -100
 
 
-class Objects(NamedTuple):
+class Gathered(NamedTuple):
     """What a source said; ``unread`` says of a kind why it is not known."""
 
     snapshot: Snapshot
@@ -119,7 +119,7 @@ def examine(settings: Settings, environ: Mapping[str, str], ask_from_pods: AskPo
         yield diagnosis.denials(page, _metrics(settings), own, settings.metrics_addr)
 
 
-def _objects(settings: Settings, environ: Mapping[str, str], node_name: str) -> Objects:
+def _objects(settings: Settings, environ: Mapping[str, str], node_name: str) -> Gathered:
     """Ask for each kind by itself: an account may have the right to some."""
     found = looked_at(settings.source, settings.kubeconfig, settings.context, environ)
     watches = (
@@ -137,12 +137,16 @@ def _objects(settings: Settings, environ: Mapping[str, str], node_name: str) -> 
         else:
             why = _why_absent(kinds[name], watch.kind)
             unread |= {name: why} if why else {}
-    return Objects(Snapshot(kinds), unread)
+    return Gathered(Snapshot(kinds), unread)
 
 
 def _with_permissions(
-    settings: Settings, environ: Mapping[str, str], objects: Objects, node_name: str, asked: Sequence[diagnosis.Asked]
-) -> list[diagnosis.Asked]:
+    settings: Settings,
+    environ: Mapping[str, str],
+    objects: Gathered,
+    node_name: str,
+    asked: Sequence[diagnosis.Attempt],
+) -> list[diagnosis.Attempt]:
     """Add the policies that let Pods have what they got, as explain gives them; who is refused needs none."""
     if all(each.outcome in ("403", "refused") or not each.is_reached for each in asked):
         return list(asked)
@@ -214,7 +218,7 @@ def _secret(address: str, port: int, cloud: str, permit: _Permit) -> Finding:
         return Finding(
             "a secret", "bad", f"nobody answers on {address}:{port}", "start the proxy: Pods get no metadata"
         )
-    (asked,) = permit((diagnosis.Asked("whoever is not known", status),))
+    (asked,) = permit((diagnosis.Attempt("whoever is not known", status),))
     if asked.allowed_by:
         return Finding("a secret", "ok", f"{path} is answered with {status} to {asked.who}, by {asked.allowed_by}")
     todo = "see who listens, and podgate metadata explain for this path"
@@ -267,18 +271,18 @@ def _order(settings: Settings) -> Finding:
     return diagnosis.order(tuple(diagnosis.rules_ahead(ended.output, settings.cloud.addresses, ours, priority)))
 
 
-def _pods_of(objects: Objects, node_name: str) -> list[Pod]:
+def _pods_of(objects: Gathered, node_name: str) -> list[Pod]:
     return [pod for pod in objects.snapshot.objects(POD).values() if pod.spec.node_name == node_name]
 
 
-def _names(objects: Objects, node_name: str) -> dict[str, str]:
+def _names(objects: Gathered, node_name: str) -> dict[str, str]:
     """Give the Pods of this node by their addresses."""
     pods = [pod for pod in _pods_of(objects, node_name) if not pod.spec.host_network]
     return {address: f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods for address in pod.addresses}
 
 
 def _pods(
-    settings: Settings, objects: Objects, node_name: str, asked: Sequence[diagnosis.Asked], unread: str
+    settings: Settings, objects: Gathered, node_name: str, asked: Sequence[diagnosis.Attempt], unread: str
 ) -> Iterator[Finding]:
     if settings.firewall:
         yield diagnosis.from_pods(asked, _SECRET_PATHS[settings.cloud.name], unread)

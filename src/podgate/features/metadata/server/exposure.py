@@ -5,12 +5,11 @@ Invariant: an address that could not be read admits nobody but this machine.
 """
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple
 
 from podgate.model.frozen import Frozen
-
-Network = IPv4Network | IPv6Network
+from podgate.model.machine import IPNetwork
 
 
 class Stranger(NamedTuple):
@@ -34,8 +33,8 @@ class Exposure(Frozen, frozen=True):
     """
 
     metadata: frozenset[str] = frozenset()
-    allowed: tuple[Network, ...] = ()
-    pods: tuple[Network, ...] = ()
+    allowed: tuple[IPNetwork, ...] = ()
+    pods: tuple[IPNetwork, ...] = ()
 
     def admits(self, source: str, local: str, original: str) -> bool:
         """Say whether a connection is taken.
@@ -56,10 +55,10 @@ class Exposure(Frozen, frozen=True):
         return original in self.metadata and original != local and (not self.pods or _in(peer, self.pods))
 
 
-def _in(peer: IPv4Address | IPv6Address, ranges: Sequence[Network]) -> bool:
+def _in(peer: IPv4Address | IPv6Address, ranges: Sequence[IPNetwork]) -> bool:
     return any(peer in network for network in ranges)
 
 
-def networks(texts: Sequence[str]) -> tuple[Network, ...]:
+def networks(texts: Sequence[str]) -> tuple[IPNetwork, ...]:
     """Read ranges, as ``10.0.0.0/8``. Raises ValueError."""
     return tuple(ip_network(text, strict=False) for text in texts)

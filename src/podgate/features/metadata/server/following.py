@@ -40,17 +40,17 @@ class WatchLostError(Exception):
     """There is no watching process, or it is of no use; the message says why and what to do."""
 
 
-class Lines(NamedTuple):
+class OpenLink(NamedTuple):
     """The lines of the watching process, and what tells why there are no more."""
 
     reader: asyncio.StreamReader
     why_over: Callable[[], Awaitable[str]]
 
 
-class Link(Protocol):
+class WatcherLink(Protocol):
     """A way to the watching process."""
 
-    def opened(self) -> AbstractAsyncContextManager[Lines]:
+    def opened(self) -> AbstractAsyncContextManager[OpenLink]:
         """Give its lines while entered. Raises WatchLostError when it cannot be reached."""
         ...
 
@@ -62,7 +62,7 @@ class AtSocket:
         self._path = path
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Lines]:
+    async def opened(self) -> AsyncIterator[OpenLink]:
         """Connect."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path, limit=LONGEST)
@@ -72,7 +72,7 @@ class AtSocket:
                 f"podgate metadata watch does not answer at {self._path} ({why}): see its log"
             ) from error
         try:
-            yield Lines(reader, self._why_over)
+            yield OpenLink(reader, self._why_over)
         finally:
             writer.close()
 
@@ -93,7 +93,7 @@ class InChild:
         self._environ = dict(environ)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Lines]:
+    async def opened(self) -> AsyncIterator[OpenLink]:
         """Start it; it has ended when this is left. It ends by itself when this process is killed: nobody reads it."""
         ours, theirs = socket.socketpair()
         try:
@@ -105,7 +105,7 @@ class InChild:
         try:
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=LONGEST)
             try:
-                yield Lines(reader, lambda: _why_ended(child))
+                yield OpenLink(reader, lambda: _why_ended(child))
             finally:
                 writer.close()
         finally:
@@ -138,7 +138,12 @@ class WatchSource:
     """
 
     def __init__(
-        self, link: Link, *, silence: float = SILENCE, stale_after: float = STALE_AFTER, pause: float = FIRST_PAUSE
+        self,
+        link: WatcherLink,
+        *,
+        silence: float = SILENCE,
+        stale_after: float = STALE_AFTER,
+        pause: float = FIRST_PAUSE,
     ) -> None:
         self._link = link
         # What was forgotten is told again to who connects again.
@@ -203,7 +208,7 @@ class WatchSource:
             pause = min(LONGEST_PAUSE, 2 * pause)
 
 
-async def _next(lines: Lines, silence: float) -> Watched | None:
+async def _next(lines: OpenLink, silence: float) -> Watched | None:
     """Give what the next line says; None for a sign of life. Raises WatchLostError."""
     try:
         async with asyncio.timeout(silence):
@@ -230,7 +235,7 @@ def snapshot_of(watched: Watched | None, lost: str = "") -> Snapshot:
     return Snapshot({WATCHED: known}, (Problem(THE_WATCH, "error", "WatchLost", "", lost),) if lost else ())
 
 
-def link_for(settings: Settings, node_name: str, environ: Mapping[str, str]) -> Link | None:
+def link_for(settings: Settings, node_name: str, environ: Mapping[str, str]) -> WatcherLink | None:
     """Give the way to the watching process; None where the settings ask for nothing that needs one."""
     if settings.watch_socket is not None:
         return AtSocket(settings.watch_socket)

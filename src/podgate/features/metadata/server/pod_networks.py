@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from podgate.features.metadata.diagnosis import Asked
+from podgate.features.metadata.diagnosis import Attempt
 from podgate.features.metadata.server.probing import asked, status_of
 from podgate.linux.namespaces import inside_network, open_namespace
 from podgate.linux.netlink import Connection
@@ -23,7 +23,7 @@ _SILENT: Final = 5
 """Networks without an answer after which no more are asked: each costs seconds."""
 
 
-def ask_pods(server: str, path: str, names: Mapping[str, str]) -> tuple[list[Asked], str]:
+def ask_pods(server: str, path: str, names: Mapping[str, str]) -> tuple[list[Attempt], str]:
     """Ask for a path from every other network namespace of this node.
 
     Args:
@@ -34,7 +34,7 @@ def ask_pods(server: str, path: str, names: Mapping[str, str]) -> tuple[list[Ask
     Returns:
         what came of it, and why not all Pods could be asked from; empty where they could.
     """
-    found: list[Asked] = []
+    found: list[Attempt] = []
     silent = 0
     try:
         networks = _networks()
@@ -83,7 +83,7 @@ def processes() -> Iterator[tuple[int, str, str]]:
                 continue  # ended meanwhile, or another user's
 
 
-def _ask_from_here(server: str, path: str, names: Mapping[str, str], otherwise: str) -> Asked | None:
+def _ask_from_here(server: str, path: str, names: Mapping[str, str], otherwise: str) -> Attempt | None:
     """Ask from the network that the thread is in; None where it has no way to the server."""
     source = _source(server)
     if source is None:
@@ -95,10 +95,10 @@ def _ask_from_here(server: str, path: str, names: Mapping[str, str], otherwise: 
             connection.connect((server, _PORT))
             answer = asked(connection, path)
         except ConnectionRefusedError:
-            return Asked(who, "refused", device, source=source)
+            return Attempt(who, "refused", device, source=source)
         except OSError as error:
-            return Asked(who, error.strerror or "no answer", device, is_reached=False, source=source)
-    return Asked(who, status_of(answer) or "no HTTP", device, source=source)
+            return Attempt(who, error.strerror or "no answer", device, is_reached=False, source=source)
+    return Attempt(who, status_of(answer) or "no HTTP", device, source=source)
 
 
 def _source(server: str) -> str | None:

@@ -22,7 +22,7 @@ from podgate.features.metadata.server.upstream import Upstream, upstream_socket
 from podgate.model.frozen import Frozen
 
 if TYPE_CHECKING:
-    from podgate.features.metadata.server.client import Client
+    from podgate.features.metadata.server.client import ClientConnection
 
 _RECEIVE_BUFFER = 32 * 1024
 """Bytes; the kernel doubles it."""
@@ -37,7 +37,7 @@ _STUCK = 0.01
 """Seconds until the next look while as many as that are being opened."""
 
 
-class Address(Frozen, frozen=True):
+class ServerAddress(Frozen, frozen=True):
     """Where the metadata server is: an IP literal, never a name, so that no resolver decides it."""
 
     host: str
@@ -54,7 +54,7 @@ class Pool:
         make_room: ends the oldest long poll; False when there is none.
     """
 
-    def __init__(self, address: Address, limits: Limits, view: memoryview, make_room: Callable[[], bool]) -> None:
+    def __init__(self, address: ServerAddress, limits: Limits, view: memoryview, make_room: Callable[[], bool]) -> None:
         self.address = address
         self.view = view
         self.heads = AnswerHeads()
@@ -66,7 +66,7 @@ class Pool:
         self._open: set[Upstream] = set()
         self._names: set[tuple[str, int]] = set()
         self._opening: set[object] = set()
-        self._waiting: dict[Client, int] = {}
+        self._waiting: dict[ClientConnection, int] = {}
         self._waited = self._served = 0
         self._look: asyncio.TimerHandle | None = None
 
@@ -81,7 +81,7 @@ class Pool:
         """
         return name in self._names and sockets_at(*name) < 2
 
-    def start(self, client: "Client") -> None:
+    def start(self, client: "ClientConnection") -> None:
         """Serve a request on an idle connection, or on a new one."""
         while self._idle:
             upstream = self._idle.pop()
@@ -90,7 +90,7 @@ class Pool:
                 return
         self.connect(client)
 
-    def connect(self, client: "Client") -> None:
+    def connect(self, client: "ClientConnection") -> None:
         """Serve a request on the connection that is free next."""
         if self.group is None or not self._has_room():
             client.failed("every connection to the upstream is in use", 503)
@@ -102,7 +102,7 @@ class Pool:
         elif self._look is None:
             self._look_later(self._limits.moment)
 
-    def forget(self, client: "Client") -> None:
+    def forget(self, client: "ClientConnection") -> None:
         """Let a client wait no longer."""
         self._waiting.pop(client, None)
 

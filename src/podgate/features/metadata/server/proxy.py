@@ -19,14 +19,14 @@ from podgate.features.metadata.filter import Filter
 from podgate.features.metadata.head import Head
 from podgate.features.metadata.redact import without_field
 from podgate.features.metadata.server.answers import AnswerHead
-from podgate.features.metadata.server.client import Client
+from podgate.features.metadata.server.client import ClientConnection
 from podgate.features.metadata.server.counts import Counts
 from podgate.features.metadata.server.decisions import Decision, Decisions, refusal
 from podgate.features.metadata.server.exposure import STRANGER, Exposure, networks
 from podgate.features.metadata.server.journal import Journal
 from podgate.features.metadata.server.limits import READ_SIZE, Limits
 from podgate.features.metadata.server.memory import Memory
-from podgate.features.metadata.server.pool import Address, Pool
+from podgate.features.metadata.server.pool import Pool, ServerAddress
 from podgate.features.metadata.tokens import Tokens, digest
 from podgate.model.frozen import Frozen
 from podgate.observe.logs import Log, Repeats
@@ -78,7 +78,7 @@ class Setup(Frozen, frozen=True):
         token_hops: the hop limit of an answer that carries an IMDSv2 token.
     """
 
-    upstream: Address
+    upstream: ServerAddress
     exposure: Exposure = Exposure()
     limits: Limits = Limits()
     token_hops: int = 1
@@ -127,7 +127,7 @@ class Proxy:
         self._make_journal = make_journal
         self._journal: Journal | None = None
         self._memory = memory or Memory()
-        self._clients: set[Client] = set()
+        self._clients: set[ClientConnection] = set()
         self._sources: Counter[str] = Counter()
         self._most = setup.limits.connections
         self._newcomers = 0
@@ -173,13 +173,13 @@ class Proxy:
         if self._journal is not None:
             self._journal.finish()
 
-    def serve(self) -> Client:
+    def serve(self) -> ClientConnection:
         """Give the protocol of a connection to the proxy."""
-        return Client(self)
+        return ClientConnection(self)
 
-    def serve_closed(self) -> Client:
+    def serve_closed(self) -> ClientConnection:
         """Give the protocol of a connection to a port where everything is refused."""
-        return Client(self, self.closed_port)
+        return ClientConnection(self, self.closed_port)
 
     def admits(self, source: str, local: str, original: str) -> bool:
         """Say whether a connection is taken (exposure.py); the Pod ranges are those of the policy in force."""
@@ -191,14 +191,14 @@ class Proxy:
 
     # Decisions.
 
-    def known(self, data: bytes, client: Client) -> Decision | None:
+    def known(self, data: bytes, client: ClientConnection) -> Decision | None:
         """Give the decision on bytes that were decided on before, if they are one whole request without a body."""
         decisions = self._decisions
         if self._cell.value is not decisions.filter:
             decisions.use(self._cell.value)
         return decisions.known.get(client.key + data if decisions.by_source else data)
 
-    def decide(self, raw: bytes, head: Head, client: Client) -> Decision:
+    def decide(self, raw: bytes, head: Head, client: ClientConnection) -> Decision:
         """Decide on a head that was read."""
         if self._cell.value is not self._decisions.filter:
             self._decisions.use(self._cell.value)
@@ -206,7 +206,9 @@ class Proxy:
         # A request with a body comes in more than one piece: what is remembered must be the whole of it.
         return self._decisions.decide(b"" if head.content_length else key, head, client.source)
 
-    def changed(self, decision: Decision, head: AnswerHead, body: bytes, client: Client) -> tuple[bytes, bytes] | None:
+    def changed(
+        self, decision: Decision, head: AnswerHead, body: bytes, client: ClientConnection
+    ) -> tuple[bytes, bytes] | None:
         """Give the lines, without a length, and the body of an answer that was collected; None when it is not safe."""
         verdict = decision.verdict
         lines = [line for line in head.lines.split(b"\r\n")[:-1] if line[:15].lower() != b"content-length:"]
@@ -229,7 +231,7 @@ class Proxy:
 
     # What connections tell.
 
-    def answered(self, decision: Decision, client: Client, status: int, seconds: float) -> None:
+    def answered(self, decision: Decision, client: ClientConnection, status: int, seconds: float) -> None:
         """Note a request that has its answer."""
         verdict = "deny" if decision.answer else "forward"
         self.counts.request(verdict, decision.reason, status, seconds)
@@ -243,7 +245,7 @@ class Proxy:
         if why and self._repeats.saw("upstream", why):
             self._log.error("no answer from the upstream", why=why)
 
-    def opened(self, client: Client) -> None:
+    def opened(self, client: ClientConnection) -> None:
         """Take in a connection; when there are too many, the idlest give way."""
         source = client.source
         if self._sources[source] >= self.limits.per_source:
@@ -263,7 +265,7 @@ class Proxy:
         if len(self._clients) > self._most + _OWN_DESCRIPTORS:
             client.abort()  # nothing could be given up: all are busy
 
-    def closed(self, client: Client) -> None:
+    def closed(self, client: ClientConnection) -> None:
         """Forget a connection."""
         self._clients.discard(client)
         self._sources[client.source] -= 1
@@ -294,7 +296,7 @@ class Proxy:
         if not self._give_up(unused, min(count, len(self._clients) - _FEW), "memory") and share > _LAST:
             self._end_a_long_poll()
 
-    def _give_up(self, idle: list[Client], count: int, why: str) -> bool:
+    def _give_up(self, idle: list[ClientConnection], count: int, why: str) -> bool:
         idle.sort(key=_since)
         for each in idle[:count]:
             each.abort()
@@ -302,7 +304,7 @@ class Proxy:
             self.counts.shed[why] += 1
         return bool(idle)
 
-    def _forget_early(self, client: Client) -> None:
+    def _forget_early(self, client: ClientConnection) -> None:
         """Count an aborted connection as gone; asyncio says so only in its next round."""
         self._clients.discard(client)
 
@@ -344,11 +346,11 @@ def _lifetime(lines: list[bytes]) -> float:
     return _LONGEST_TTL
 
 
-def _began(client: Client) -> float:
+def _began(client: ClientConnection) -> float:
     return client.began
 
 
-def _since(client: Client) -> float:
+def _since(client: ClientConnection) -> float:
     return client.since
 
 

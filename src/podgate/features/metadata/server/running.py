@@ -19,7 +19,7 @@ from podgate.features.metadata.node_rules import node_rules
 from podgate.features.metadata.server.exposure import Exposure
 from podgate.features.metadata.server.following import WatchSource, link_for
 from podgate.features.metadata.server.node import BEFORE_LISTENING, node_steps
-from podgate.features.metadata.server.pool import Address
+from podgate.features.metadata.server.pool import ServerAddress
 from podgate.features.metadata.server.proxy import Proxy, Setup, journal_for, no_journal
 from podgate.features.metadata.settings import Settings
 from podgate.features.metadata.watched import THE_WATCH, WATCHED, Watched
@@ -90,7 +90,7 @@ class Server:
         cell = Cell()
         host, port = settings.upstream_address
         exposure = Exposure(frozenset(settings.cloud.addresses), settings.allowed_networks)
-        setup = Setup(Address(str(host), port), exposure, token_hops=settings.token_hop_limit)
+        setup = Setup(ServerAddress(str(host), port), exposure, token_hops=settings.token_hop_limit)
         journal = journal_for(log, time.time) if settings.log_requests else no_journal
         proxy = Proxy(setup, cell, log, journal)
         protocols = {"proxy": proxy.serve, "closed": proxy.serve_closed}

@@ -20,7 +20,7 @@ from podgate.features.metadata.server.decisions import Decision
 from podgate.features.metadata.server.limits import MAX_ANSWER_HEAD, MAX_COLLECTED
 
 if TYPE_CHECKING:
-    from podgate.features.metadata.server.client import Client
+    from podgate.features.metadata.server.client import ClientConnection
     from podgate.features.metadata.server.pool import Pool
 
 _END: Final = b"\r\n\r\n"
@@ -46,7 +46,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._pool = pool
         self.ticket = ticket
         self._view = pool.view
-        self._client: Client | None = None
+        self._client: ClientConnection | None = None
         self._decision: Decision | None = None
         self._head: AnswerHead | None = None
         self._pending = b""
@@ -67,7 +67,7 @@ class Upstream(asyncio.BufferedProtocol):
         self.name = (name[0], name[1])
         self._pool.opened(self)
 
-    def start(self, client: "Client", decision: Decision) -> None:
+    def start(self, client: "ClientConnection", decision: Decision) -> None:
         """Send the head of a request; the answer goes to the client."""
         self._client = client
         self._decision = decision
@@ -101,7 +101,7 @@ class Upstream(asyncio.BufferedProtocol):
         except BadAnswerError as error:
             self._fail(f"the upstream's answer cannot be passed on: {error}", 502)
 
-    def _take_head(self, data: bytes, client: "Client", decision: Decision) -> None:
+    def _take_head(self, data: bytes, client: "ClientConnection", decision: Decision) -> None:
         if self._pending:
             data, self._pending = self._pending + data, b""
         while True:
@@ -155,7 +155,7 @@ class Upstream(asyncio.BufferedProtocol):
         if head.framing == "chunked" and not decision.head_only:
             self._chunks = Chunks()
 
-    def _head_for(self, head: AnswerHead, client: "Client", decision: Decision) -> bytes:
+    def _head_for(self, head: AnswerHead, client: "ClientConnection", decision: Decision) -> bytes:
         """Give the head with the fields of the connection to this client."""
         extra = b""
         if not decision.head_only and head.framing != "length" and not decision.old_version:
@@ -171,7 +171,7 @@ class Upstream(asyncio.BufferedProtocol):
     def _ends_by_closing(head: AnswerHead, decision: Decision) -> bool:
         return head.framing != "length" and not decision.head_only
 
-    def _take_body(self, data: bytes, client: "Client", decision: Decision) -> None:
+    def _take_body(self, data: bytes, client: "ClientConnection", decision: Decision) -> None:
         head = self._head
         assert head is not None  # noqa: S101 - the caller looked
         if self._chunks is not None:
@@ -193,7 +193,7 @@ class Upstream(asyncio.BufferedProtocol):
         if not self._left:
             self._complete(head, client)
 
-    def _pass_on(self, payload: bytes, client: "Client", decision: Decision, *, framed: bool) -> None:
+    def _pass_on(self, payload: bytes, client: "ClientConnection", decision: Decision, *, framed: bool) -> None:
         if self._collected is not None:
             self._collected.append(payload)
             if sum(map(len, self._collected)) > MAX_COLLECTED:
@@ -201,7 +201,7 @@ class Upstream(asyncio.BufferedProtocol):
         elif payload:
             client.deliver(chunk(payload) if framed and not decision.old_version else payload)
 
-    def _complete(self, head: AnswerHead, client: "Client", *, reusable: bool = True) -> None:
+    def _complete(self, head: AnswerHead, client: "ClientConnection", *, reusable: bool = True) -> None:
         """End the answer; the connection goes back to the pool or closes."""
         decision, collected = self._decision, self._collected
         assert decision is not None  # noqa: S101 - there is an answer

@@ -24,12 +24,13 @@ from podgate.features.services.iptables_names import NAMES, TABLES
 from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE, Leftovers, LeftoversTarget
 from podgate.features.services.server.passes import Passes
 from podgate.features.services.settings import Settings
-from podgate.features.services.to_conntrack import FlowJudge, judge_of
+from podgate.features.services.to_conntrack import judge_of
 from podgate.features.services.to_nftables import table_name
 from podgate.joints import Step
 from podgate.linux.iptables import hinted_binary
 from podgate.linux.tools import tool_version
 from podgate.model.machine import Family
+from podgate.targets.conntrack.state import FlowJudge
 from podgate.targets.conntrack.sweep import Own, UdpSweep
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.state import Binary, TableName
