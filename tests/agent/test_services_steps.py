@@ -173,7 +173,10 @@ STORIES: Final[Mapping[str, Mapping[str, tuple[list[Object], list[str]]]]] = {
             [NOBODY],
         ),
         "ours again": ([service(), ONE], [TO_ONE]),
-        "nobody's": ([service(labels={HEADLESS: ""}), endpoints("local-1", labels={HEADLESS: ""})], [NOBODY]),
+        "slices of a headless Service": (
+            [service(), endpoints("local-1", labels={HEADLESS: ""})],
+            ["pod > cluster-ip-1:80 = reject"],
+        ),
         "ours for good": ([service(), ONE], [TO_ONE]),
         "headless": (
             [{**service(), "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}}, ONE],

@@ -205,14 +205,13 @@ def test_a_node_whose_kernel_runs_without_ipv6_wants_nothing_there() -> None:
 
 def test_watches_are_for_the_default_proxy_or_for_one_with_a_name() -> None:
     selectors = {watch.kind.kind: (watch.label_selector, watch.field_selector) for watch in watches(SETTINGS, "n")}
-    ours = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
     assert selectors == {
-        "Service": (ours, ""),
-        "EndpointSlice": (ours, ""),
+        "Service": ("!service.kubernetes.io/service-proxy-name", ""),
+        "EndpointSlice": ("!service.kubernetes.io/headless", ""),
         "Node": ("", "metadata.name=n"),
         "ServiceCIDR": ("", ""),
     }
     named = watches(Settings(service_proxy_name="mesh"), None)
-    theirs = "service.kubernetes.io/service-proxy-name=mesh,!service.kubernetes.io/headless"
-    assert [watch.label_selector for watch in named] == [theirs, theirs, "", ""]
+    theirs = "service.kubernetes.io/service-proxy-name=mesh"
+    assert [watch.label_selector for watch in named] == [theirs, f"{theirs},!service.kubernetes.io/headless", "", ""]
     assert named[2].field_selector == ""

@@ -52,14 +52,15 @@ _Pair = tuple[ServiceFacts | None, _Slices | None]
 
 
 def watches(settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
-    """Give what is watched: Services and slices for this proxy, this node, and the ranges of cluster IPs."""
-    mine = (
-        f"{PROXY_NAME_LABEL}={settings.service_proxy_name}" if settings.service_proxy_name else f"!{PROXY_NAME_LABEL}"
-    )
-    selector = f"{mine},!{HEADLESS_LABEL}"
+    """Give what is watched: Services and slices for this proxy, this node, and the ranges of cluster IPs.
+
+    A label of a slice says that its Service is headless (as the slices' controller sets it); of a Service its cluster
+    IP does. A slice's own label of a proxy is asked for by one with a name alone, which is spared the others' so.
+    """
+    named = f"{PROXY_NAME_LABEL}={settings.service_proxy_name}" if settings.service_proxy_name else ""
     return (
-        Watch(SERVICE, label_selector=selector),
-        Watch(ENDPOINT_SLICE, label_selector=selector),
+        Watch(SERVICE, label_selector=named or f"!{PROXY_NAME_LABEL}"),
+        Watch(ENDPOINT_SLICE, label_selector=f"{named},!{HEADLESS_LABEL}".removeprefix(",")),
         Watch(NODE, field_selector=f"metadata.name={node_name}" if node_name else ""),
         Watch(SERVICE_CIDR),
     )
