@@ -22,3 +22,17 @@ def test_check_and_explain_name_the_same_place_of_the_same_mistake(
     assert set(places) <= {line.partition(": ")[0] for line in told}
     lines = run(capsys, "services", "check", *source)[1].splitlines()
     assert any(line.startswith(f"{places[1]}: Service/default/web:spec.ports[0].protocol: ") for line in lines)
+
+
+def test_check_names_the_line_of_a_mistyped_kind_and_counts_what_it_did_not_look_at(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    slips = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n---\napiVersion: v1\nkind: Nod\nmetadata: {name: n}\n"
+    )
+    (tmp_path / "a.yaml").write_text(slips)
+    for feature in ("services", "masquerade", "metadata"):
+        code, out, _ = run(capsys, feature, "check", "--source", str(tmp_path), "--node-name", "n")
+        assert code == 1
+        assert f'{tmp_path}/a.yaml:6: UnknownKind: "Nod" is no kind that is read here (did you mean "Node"?)' in out
+        assert "2 others not looked at" in out

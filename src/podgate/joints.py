@@ -356,6 +356,9 @@ class Look(Protocol):
     def written(self) -> Mapping[ObjectRef, Any]:
         """Give objects as files have them, plain and with fields that no kind knows; empty where an API gives them."""
 
+    def others(self) -> int:
+        """Give how many objects the files have of which none was asked for; 0 where an API gives them."""
+
     def foreign_nat(self, ours: str) -> "ForeignNat":
         """Read the address translation on this machine, but for our own table."""
 

@@ -150,6 +150,10 @@ class Looking:
         """Give objects as files have them."""
         return self._locator.written()
 
+    def others(self) -> int:
+        """Give how many objects of files nobody asked for."""
+        return self._locator.others()
+
     def foreign_nat(self, ours: str) -> ForeignNat:
         """Read the address translation of others."""
         return load_foreign_nat(ours)

@@ -76,3 +76,11 @@ def test_what_was_not_looked_at_is_not_counted(
 ) -> None:
     found = objects_seen(Snapshot(kinds))
     assert (found, objects_text(found)) == (seen, text)
+
+
+def test_objects_that_nobody_asked_for_are_counted_where_there_are_any() -> None:
+    assert [objects_text({"Pod": 2}, others) for others in (0, 1, 12)] == [
+        "2 Pod",
+        "2 Pod, 1 other not looked at",
+        "2 Pod, 12 others not looked at",
+    ]

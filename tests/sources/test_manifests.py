@@ -288,6 +288,17 @@ async def test_an_object_that_goes_bad_keeps_what_it_was(tmp_path: Path) -> None
 
 
 @in_virtual_time
+async def test_an_object_whose_kind_an_edit_breaks_keeps_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(config_map("a"))
+    async with reading(tmp_path, *MAPS) as reader:
+        path.write_text(config_map("a", "new").replace("ConfigMap", "ConfgMap"))
+        bad = await reader.until(lambda snapshot: bool(snapshot.faults))
+        assert config(bad) == "v"
+        assert [(fault.ref, fault.field) for fault in bad.faults] == [(file_ref(str(path)), "[0].kind")]
+
+
+@in_virtual_time
 async def test_a_source_that_vanishes_keeps_its_objects(tmp_path: Path) -> None:
     root = tmp_path / "objects"
     root.mkdir()

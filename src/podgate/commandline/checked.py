@@ -42,11 +42,15 @@ def objects_seen(snapshot: Snapshot) -> dict[str, int | str]:
     return {kind: len(entry.objects) if isinstance(entry, Listed) else entry.why for kind, entry in found}
 
 
-def objects_text(seen: Mapping[str, int | str]) -> str:
-    """Give the same as words: ``2 Node, 3 Pod, Namespace: forbidden``, or ``no objects (no source)``."""
+def objects_text(seen: Mapping[str, int | str], others: int = 0) -> str:
+    """Give the same as words: ``2 Node, Namespace: forbidden, 3 others not looked at``, or ``no objects (no source)``.
+
+    ``others`` is how many objects there were that were not looked at.
+    """
     if seen and set(seen.values()) == {_NO_SOURCE}:
         return f"no objects ({_NO_SOURCE})"
-    parts = (f"{found} {kind}" if isinstance(found, int) else f"{kind}: {found}" for kind, found in seen.items())
+    parts = [f"{found} {kind}" if isinstance(found, int) else f"{kind}: {found}" for kind, found in seen.items()]
+    parts += [f"{others} other{'' if others == 1 else 's'} not looked at"] if others else []
     return ", ".join(parts) or "no objects"
 
 

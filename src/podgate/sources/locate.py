@@ -1,7 +1,7 @@
 """Locate: the file and line of what a message is about, found when the message is printed.
 
-Here: ``Locator``: ``where`` for explanations, ``describe`` for problems, ``written`` for what decoding drops.
-Not here: where an object stands in its file (manifests.py), lines inside of a text (model/documents.py).
+Here: ``Locator``: ``where`` for explanations, ``describe`` for problems, ``written`` and ``others`` for what
+reading drops. Not here: where an object stands in its file (manifests.py), lines inside of a text (model/documents.py).
 Invariant: nothing is read again but the text that a message is about; what cannot be found is named without a line,
 never with a wrong one of another file.
 """
@@ -85,6 +85,10 @@ class Locator:
     def written(self) -> Mapping[ObjectRef, Any]:
         """Give the objects of the manifests as they are written; one without a namespace is in none."""
         return self._manifests.written() if self._manifests is not None else {}
+
+    def others(self) -> int:
+        """Give how many objects of the manifests nobody asked for."""
+        return self._manifests.others if self._manifests is not None else 0
 
     def _line_in_file(self, path: str, field: str, message: str, files: Files) -> int | None:
         content = files.get(path)

@@ -151,6 +151,11 @@ class SnapshotReader:
                         found.setdefault(ref, obj)
         return found
 
+    @property
+    def others(self) -> int:
+        """How many objects the files have that no watch asks for."""
+        return sum(file.others for file in self._files.values())
+
     def _with_status(
         self, contents: Mapping[str, FileContent]
     ) -> Iterator[tuple[str, tuple[FileContent, FileContent | None]]]:
@@ -177,11 +182,11 @@ class SnapshotReader:
             objects = {ref: known[ref] if known.get(ref) == obj else obj for ref, obj in objects.items()}
         kept = {ref: known[ref] for ref in now.broken if ref in known and ref not in objects}
         places = {**{ref: before.places[ref] for ref in kept}, **now.places}
-        return FileObjects({**objects, **kept}, places, now.problems, now.broken)
+        return FileObjects({**objects, **kept}, places, now.problems, now.broken, now.others)
 
     def _as_before(self, path: str, problems: tuple[Problem, ...]) -> FileObjects:
         before = self._before(path)
-        return FileObjects(before.objects, before.places, problems, parsed=False)
+        return FileObjects(before.objects, before.places, problems, others=before.others, parsed=False)
 
     def _before(self, path: str) -> FileObjects:
         """Give what a file gave last, to this process or to one before it."""

@@ -19,6 +19,7 @@ from podgate.model.kinds.meta import ApiObject
 from podgate.model.problems import Problem
 from podgate.model.selectors import Selector, field_selector, label_selector, matches_fields, matches_labels
 from podgate.model.snapshot import Kind, Watch
+from podgate.sources.meant import Meant, meant
 
 _READERS: Final = {".json": parse_json, ".jsonl": parse_json_lines}
 
@@ -38,6 +39,7 @@ class FileObjects(Frozen, frozen=True):
         places: where each of them stands, and each that is broken.
         problems: what is wrong with the file, or with objects in it.
         broken: objects that are there and cannot be decoded: what they were before still counts.
+        others: how many objects nobody asks for.
         parsed: False when the text is not YAML or JSON to its end, so that what it gave before still counts.
     """
 
@@ -45,6 +47,7 @@ class FileObjects(Frozen, frozen=True):
     places: Mapping[ObjectRef, Place] = {}
     problems: tuple[Problem, ...] = ()
     broken: frozenset[ObjectRef] = frozenset()
+    others: int = 0
     parsed: bool = True
 
 
@@ -62,10 +65,18 @@ class Wanted:
             selectors = (label_selector(watch.label_selector), field_selector(watch.field_selector))
             self._by_type.setdefault((watch.kind.api_version, watch.kind.kind), []).append((watch, *selectors))
             self.kinds[watch.kind.kind] = watch.kind
+        self._meant: dict[tuple[str, str], Meant | None] = {}
 
     def asked_for(self, api_version: str, kind: str) -> Sequence[Asked]:
         """Give the watches of a kind, with what they select by."""
         return self._by_type.get((api_version, kind), ())
+
+    def meant(self, api_version: str, kind: str) -> Meant | None:
+        """Give what an object of a kind that nobody watches was probably meant to be; None for something else."""
+        written = (api_version, kind)
+        if written not in self._meant:
+            self._meant[written] = meant(api_version, kind, self.kinds.values())
+        return self._meant[written]
 
 
 def _is_selected(asked: Sequence[Asked], obj: Mapping[str, Any], ref: ObjectRef) -> bool:
@@ -96,6 +107,8 @@ def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> 
     objects: dict[ObjectRef, ApiObject] = {}
     places: dict[ObjectRef, Place] = {}
     broken: set[ObjectRef] = set()
+    slips: dict[Meant, list[tuple[Place, ObjectRef | None]]] = {}
+    others = 0
     for place, obj in _objects_of(_parts(path, data), faults):
         if isinstance(status, dict) and isinstance(obj, dict):
             obj = {**obj, "status": status}  # noqa: PLW2901 - the object, completed
@@ -105,14 +118,25 @@ def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> 
             if read.ref.kind != "File":
                 broken.add(read.ref)
                 places.setdefault(read.ref, place)
-        elif read is not None:
+        elif read is None:
+            others += 1
+        elif isinstance(read, Meant):
+            others += 1
+            slips.setdefault(read, []).append((place, raw_ref({**obj, "kind": read.kind.kind}, read.kind)))
+        else:
             ref, decoded = read
             if ref in objects:
                 problems.append(_twice(path, place, ref))
             else:
                 objects[ref], places[ref] = decoded, place
+    for slip, placed in slips.items():
+        problems.append(_slipped(path, slip, placed))
+        there = {ref: place for place, ref in placed if ref is not None and ref not in objects}
+        broken.update(there)
+        places = {**there, **places}
     found = (*(_syntax(path, fault) for fault in faults), *problems)
-    return FileObjects(objects, places, found, frozenset(broken), parsed=not any(fault.fatal for fault in faults))
+    parsed = not any(fault.fatal for fault in faults)
+    return FileObjects(objects, places, found, frozenset(broken), others, parsed)
 
 
 def parsed_file(path: str, data: bytes) -> Parsed:
@@ -192,17 +216,17 @@ def _as_it_is(value: Any) -> Any:
 
 def _read(
     path: str, place: Place, obj: Any, wanted: Wanted, clean: Callable[[Any], Any]
-) -> tuple[ObjectRef, ApiObject] | Problem | None:
-    """Decode one object: None if nobody asks for it."""
+) -> tuple[ObjectRef, ApiObject] | Problem | Meant | None:
+    """Decode one object: None if nobody asks for it; what it was meant to be if that is why."""
     if not isinstance(obj, dict):
         return _misplaced(path, place, (), "this is not a Kubernetes object: write apiVersion, kind and metadata")
     api_version, kind_name = _text(obj, "apiVersion"), _text(obj, "kind")
     if not api_version or not kind_name:
-        key = "kind" if api_version else "apiVersion"
-        return _misplaced(path, place, (key,), f"{key} is missing: write the kind's own, as apiVersion: v1")
+        key, example = ("kind", "Service") if api_version else ("apiVersion", "v1")
+        return _misplaced(path, place, (key,), f"{key} is missing: write the object's own, as {key}: {example}")
     asked = wanted.asked_for(api_version, kind_name)
     if not asked:
-        return None
+        return wanted.meant(api_version, kind_name)
     kind = asked[0][0].kind
     ref = raw_ref(obj, kind)
     if ref is None:
@@ -225,6 +249,14 @@ def _completed(plain: Mapping[str, Any], ref: ObjectRef) -> Any:
 def _misplaced(path: str, place: Place, parts: tuple[Part, ...], message: str) -> Problem:
     field = field_path((place.document, *place.parts, *parts))
     return Problem(file_ref(path), "error", "NotAnObject", field, message)
+
+
+def _slipped(path: str, slip: Meant, placed: Sequence[tuple[Place, ObjectRef | None]]) -> Problem:
+    """Complain once about all objects of a file with one slip: a dump of an old version may hold any number."""
+    place, ref = placed[0]
+    field = field_path((place.document, *place.parts, slip.key))
+    message = slip.message(ref.name if ref else "", len(placed))
+    return Problem(file_ref(path), "warning", slip.reason, field, message)
 
 
 def _twice(path: str, place: Place, ref: ObjectRef) -> Problem:

@@ -155,6 +155,9 @@ class Looking:
     def written(self) -> Mapping[ObjectRef, Any]:
         return {}
 
+    def others(self) -> int:
+        return 0
+
     def foreign_nat(self, ours: str) -> ForeignNat:
         return ForeignNat(self._rules)
 

@@ -182,8 +182,8 @@ class Masquerade(Feature[Settings, States]):
         rows = checked_rows(compiled.problems, findings, look.where)
         done = "not read: " + foreign.unread if foreign.unread else "read"
         seen = objects_seen(look.inputs.objects)
-        note = f"checked: configuration, {objects_text(seen)}; live rules of other programs: {done}"
-        data = {"findings": rows, "objects": seen, "live_rules": done}
+        note = f"checked: configuration, {objects_text(seen, look.others())}; live rules of other programs: {done}"
+        data = {"findings": rows, "objects": seen, "others": look.others(), "live_rules": done}
         return Answered(checked_text(rows, note), data, 1 if rows else 0)
 
 

@@ -97,8 +97,9 @@ class Metadata(Feature[Settings, Intent]):
         findings = check(compiled.states)
         rows = checked_rows(compiled.problems, findings, look.where)
         seen = objects_seen(look.inputs.objects)
-        note = f"checked: options and policy files, {objects_text(seen)}"
-        return Answered(checked_text(rows, note), {"findings": rows, "objects": seen}, 1 if rows else 0)
+        note = f"checked: options and policy files, {objects_text(seen, look.others())}"
+        data = {"findings": rows, "objects": seen, "others": look.others()}
+        return Answered(checked_text(rows, note), data, 1 if rows else 0)
 
 
 FEATURE = Metadata()

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from podgate.commandline.checked import checked_rows, checked_text
+from podgate.commandline.checked import checked_rows, checked_text, objects_seen, objects_text
 from podgate.features.services.backends import Choice, States, StatesWriter, last_step
 from podgate.features.services.check import check
 from podgate.features.services.compile import Compiler, watches
@@ -235,7 +235,10 @@ class Services(Feature[Settings, States]):
         """Give findings from the objects and options."""
         findings = check(compiled.states.intent, look.inputs, compiled.states.settings, look.written())
         rows = checked_rows(compiled.problems, findings, look.where)
-        return Answered(checked_text(rows), {"findings": rows}, 1 if rows else 0)
+        seen = objects_seen(look.inputs.objects)
+        note = f"checked: options, {objects_text(seen, look.others())}"
+        data = {"findings": rows, "objects": seen, "others": look.others()}
+        return Answered(checked_text(rows, note), data, 1 if rows else 0)
 
 
 FEATURE = Services()
