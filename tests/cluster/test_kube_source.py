@@ -180,7 +180,7 @@ async def test_a_store_that_was_restored_to_an_older_state_is_listed_again(api: 
         proxy.down = True
         proxy.cut_all()
         restore(api.plane, tmp_path / "etcd")
-        # When the watch is let in the store's version is as high as before, and the object that it heard of is not there.
+        # When the watch is let in, the version is as high as before, and the object that it heard of is not there.
         await written(api, "d", 60)
         proxy.down = False
         await source.until(CONFIG_MAP, {"a", "b", "d"})

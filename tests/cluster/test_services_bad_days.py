@@ -110,7 +110,7 @@ class Node:
 
     def reached(self) -> set[str]:
         """Give who answers a Pod."""
-        seen = self._lab.ask([Probe(place("pod"), ADDRESS, "tcp", PORT)] * 12, 20.0)
+        seen = self._lab.ask([Probe(place("pod"), ADDRESS, "tcp", PORT)] * 12, 60.0)
         return {one.endpoint.rpartition(":")[0] or one.verdict for one in seen}
 
     def knows(self, number: int) -> bool:
@@ -130,7 +130,7 @@ class Node:
 
         def ask() -> None:
             while not self._over.wait(0.01):
-                asked = self._lab.ask([Probe(place("pod"), ADDRESS, "tcp", PORT)] * 3, 20.0)
+                asked = self._lab.ask([Probe(place("pod"), ADDRESS, "tcp", PORT)] * 3, 60.0)
                 self.seen.update(one.verdict for one in asked)
 
         thread = threading.Thread(target=ask)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.kubeapi.answers import Refusal
-from podgate.kubeapi.frames import INITIAL_END, Bookmark, Broken, Decoder, Event, Gone, Lines, NotAFrame, Put
+from podgate.kubeapi.frames import INITIAL_END, Bookmark, Broken, Decoder, Event, Gone, LineSplitter, NotAFrame, Put
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP, ConfigMap
 from podgate.model.kinds.nodes import NODE
@@ -48,7 +48,7 @@ HISTORY = b"".join(
 
 
 def events(*chunks: bytes) -> list[Event]:
-    lines, found = Lines(), list[Event]()
+    lines, found = LineSplitter(), list[Event]()
     for chunk in chunks:
         found += DECODER.batch(lines.feed(chunk)).events
     return found
@@ -65,6 +65,12 @@ def test_each_kind_of_frame_is_an_event() -> None:
     assert modified.obj.data == {}
     assert (bookmark, deleted) == (Bookmark(initial_end=True), Gone(REF))
     assert error == Refusal(410, "Expired", "too old")
+
+
+def test_a_batch_has_the_newest_version_and_that_of_the_last_object() -> None:
+    lines = HISTORY.splitlines()
+    found = [(batch.resource_version, batch.object_version) for batch in (DECODER.batch(lines[:n]) for n in range(6))]
+    assert found == [("", ""), ("7", "7"), ("8", "8"), ("9", "8"), ("10", "10"), ("10", "10")]
 
 
 def test_it_does_not_matter_where_the_bytes_were_cut() -> None:
@@ -122,7 +128,7 @@ def test_no_bytes_raise_anything_else(line: bytes) -> None:
 
 
 def test_an_endless_line_is_refused() -> None:
-    lines = Lines(longest=10)
+    lines = LineSplitter(longest=10)
     assert lines.feed(b"0123456789\n") == [b"0123456789"]
     assert lines.feed(b"01234567") == []
     with pytest.raises(NotAFrame, match="longer than 10 bytes"):

@@ -8,6 +8,7 @@ import pytest
 from podgate.kubeapi.requests import (
     Request,
     apply,
+    ask_version,
     create,
     delete,
     follow,
@@ -68,6 +69,27 @@ SELECTED = "labelSelector=app+in+%28a%2Cb%29&fieldSelector=metadata.name%3Da"
 def test_lists_and_watches(request_: Request, query: str) -> None:
     assert request_.method == "GET"
     assert target(request_) == f"/api/v1/namespaces/ns/configmaps?{query}"
+
+
+@pytest.mark.parametrize(
+    ("watch", "ref", "expected"),
+    [
+        (WATCH, REF, f"/api/v1/namespaces/ns/configmaps?{SELECTED}"),
+        (Watch(CONFIG_MAP), REF, "/api/v1/namespaces/ns/configmaps?fieldSelector=metadata.name%3Da"),
+        (Watch(NODE), ObjectRef("Node", "n"), "/api/v1/nodes?fieldSelector=metadata.name%3Dn"),
+        # Whoever is asked for, the version is the same; a selector stays, since rights may depend on it.
+        (
+            Watch(CONFIG_MAP, label_selector="a=b", field_selector="spec.x=y"),
+            None,
+            (
+                "/api/v1/namespaces/default/configmaps?labelSelector=a%3Db"
+                "&fieldSelector=spec.x%3Dy%2Cmetadata.name%3Dpodgate-asks-for-the-version"
+            ),
+        ),
+    ],
+)
+def test_a_version_is_asked_for_by_one_name(watch: Watch, ref: ObjectRef | None, expected: str) -> None:
+    assert target(ask_version(watch, ref)) == expected
 
 
 def test_an_apply_names_its_object_and_its_owner() -> None:

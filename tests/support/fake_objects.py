@@ -89,6 +89,13 @@ class Collection:
         return (obj for _, obj in sorted(self.objects.items()) if matches(obj))
 
 
+class Kept(NamedTuple):
+    """A copy of everything that was stored, by collection, and its version."""
+
+    version: int
+    objects: Mapping[tuple[str, str, str], Mapping[Name, Obj]]
+
+
 class Objects:
     """Everything that is stored."""
 
@@ -121,10 +128,15 @@ class Objects:
         for collection in self.collections.values():
             collection.history.clear()
 
-    def rewind(self, version: int) -> None:
-        """Set the version back, as a restored etcd does."""
-        self.version = self.oldest = version
-        for collection in self.collections.values():
+    def kept(self) -> "Kept":
+        """Copy all that is stored, as a snapshot of etcd does."""
+        return Kept(self.version, {key: dict(collection.objects) for key, collection in self.collections.items()})
+
+    def restore(self, kept: "Kept") -> None:
+        """Have that again, its version included, without any history."""
+        self.version = self.oldest = kept.version
+        for key, collection in self.collections.items():
+            collection.objects = dict(kept.objects[key])
             collection.history.clear()
 
     # Writes.

@@ -22,7 +22,7 @@ from podgate.kubeapi.answers import Refusal, refusal
 from podgate.kubeapi.credentials import Credentials
 from podgate.kubeapi.requests import Request
 from podgate.model.frozen import Frozen
-from podgate.observe.requests import NO_ANSWER, Told, uncounted
+from podgate.observe.requests import NO_ANSWER, OnRequest, uncounted
 
 UNAUTHORIZED: Final = 401
 _REFUSED: Final = 300
@@ -105,7 +105,7 @@ class Connection:
         access: Access,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         around: Around = contextlib.nullcontext,
-        told: Told = uncounted,
+        told: OnRequest = uncounted,
     ) -> None:
         self.access = access
         self._limits = limits

@@ -32,7 +32,7 @@ class NotAFrame(Exception):  # noqa: N818 - says what it is
     """What came over a watch is no frame; the message shows how it began."""
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream of chunks into lines without their ends."""
 
     def __init__(self, longest: int = LONGEST) -> None:
@@ -86,13 +86,20 @@ class Bookmark(Frozen, frozen=True):
 
 
 class Batch(Frozen, frozen=True):
-    """The events of some lines, in order, and the newest resource version among them (empty for none)."""
+    """The events of some lines, in order.
+
+    Attributes:
+        events: the events.
+        resource_version: the newest among them; empty for none.
+        object_version: that of the last one which is about an object; empty for none.
+    """
 
     events: "tuple[Event, ...]"
     resource_version: str = ""
+    object_version: str = ""
 
 
-class Page(Frozen, frozen=True):
+class ListPage(Frozen, frozen=True):
     """One page of a list: ``token`` leads to the next one, empty on the last."""
 
     events: "tuple[Put[Any] | Broken, ...]"
@@ -155,7 +162,7 @@ class Decoding(Protocol):
         """Read some lines of a watch; raises NotAFrame."""
         ...
 
-    def page(self, body: bytes) -> Page:
+    def page(self, body: bytes) -> ListPage:
         """Read one page of a list; raises NotAFrame."""
         ...
 
@@ -175,7 +182,7 @@ class Decoder:
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind.decodes_to)
         self._items: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
             msgspec.defstruct(
-                "Page",
+                "ListPage",
                 [("metadata", _ListMarks, _ListMarks()), ("items", tuple[kind.decodes_to, ...], ())],  # type: ignore[name-defined]
                 gc=False,
             )
@@ -184,17 +191,20 @@ class Decoder:
     def batch(self, lines: Iterable[bytes]) -> Batch:
         """Decode some lines; raises NotAFrame. Only the last resource version is read: it is the newest."""
         events: list[Event] = []
-        last, line = b"", b""
+        last, of_object, line = b"", b"", b""
         try:
             for line in lines:
                 event = self._event(line)
                 events.append(event)
                 if not isinstance(event, Refusal):
                     last = line
-            version = _version.decode(last).object.metadata.resource_version if last else ""
+                    if not isinstance(event, Bookmark):
+                        of_object = line
+            version = _version_in(last)
+            object_version = version if of_object is last else _version_in(of_object)
         except msgspec.DecodeError as error:
             raise NotAFrame(f"no frame in a watch of {self._kind.kind}: {_start(line)}") from error
-        return Batch(tuple(events), version)
+        return Batch(tuple(events), version, object_version)
 
     def _event(self, line: bytes) -> Event:
         try:
@@ -247,7 +257,7 @@ class Decoder:
         metadata = _named.decode(line).object.metadata
         return ObjectRef(self._kind.kind, metadata.name, metadata.namespace if self._kind.namespaced else "")
 
-    def page(self, body: bytes) -> Page:
+    def page(self, body: bytes) -> ListPage:
         """Decode one page of a list; raises NotAFrame when the body is no list."""
         try:
             page = self._items.decode(body)
@@ -256,14 +266,14 @@ class Decoder:
         except msgspec.DecodeError as error:
             raise NotAFrame(f"no JSON in a list of {self._kind.kind}: {_start(body)}") from error
         puts = tuple(map(self._put, page.items))
-        return Page(puts, page.metadata.resource_version, page.metadata.continue_)
+        return ListPage(puts, page.metadata.resource_version, page.metadata.continue_)
 
-    def _odd_page(self, body: bytes) -> Page:
+    def _odd_page(self, body: bytes) -> ListPage:
         try:
             page = _unread_list.decode(body)
         except msgspec.ValidationError as error:
             raise NotAFrame(f"no list of {self._kind.kind}: {_start(body)}") from error
-        return Page(
+        return ListPage(
             tuple(self._one(bytes(item)) for item in page.items or ()),
             page.metadata.resource_version,
             page.metadata.continue_,
@@ -291,6 +301,10 @@ class _NamedFrame(ApiStruct, frozen=True, rename="camel"):
 
 
 _named: Final = msgspec.json.Decoder(_NamedFrame)
+
+
+def _version_in(line: bytes) -> str:
+    return _version.decode(line).object.metadata.resource_version if line else ""
 
 
 def _fits(_obj: object) -> str:

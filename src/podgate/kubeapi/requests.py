@@ -22,7 +22,10 @@ APPLY: Final = "application/apply-patch+yaml"
 JSON: Final = "application/json"
 PAGE: Final = 500
 """Objects per page of a list, as kubectl and client-go ask for."""
+NOBODY: Final = "podgate-asks-for-the-version"
+"""The name that is asked for where any would do: it tells who reads a server's log what for."""
 
+_ONE_NAME: Final = "metadata.name="
 
 _UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -110,6 +113,24 @@ def stream_all(watch: Watch, seconds: int) -> Request:
         ("timeoutSeconds", str(seconds)),
     )
     return Request("GET", path_of(watch.kind, watch.namespace), query, what=f"list and watch {watch.kind.kind}")
+
+
+def ask_version(watch: Watch, ref: ObjectRef | None = None) -> Request:
+    """Ask for the resource version of what a watch follows, and of one object in it.
+
+    It costs a server the reading of one key, whatever there is of the kind: a list of one name in one namespace. Since
+    it says no resource version, the answer is as new as the store (KEP-2340), also where the server's memory is late.
+
+    Args:
+        watch: what is followed; its selectors stay, since rights may depend on them.
+        ref: the object; None for nobody in particular.
+    """
+    field_selector = watch.field_selector
+    if _ONE_NAME not in field_selector:
+        field_selector = ",".join((*filter(None, [field_selector]), f"{_ONE_NAME}{ref.name if ref else NOBODY}"))
+    narrowed = msgspec.structs.replace(watch, field_selector=field_selector)
+    path = path_of(watch.kind, watch.namespace or (ref.namespace if ref else "") or "default")
+    return Request("GET", path, _selected(narrowed), what=f"ask for the version of {watch.kind.kind}")
 
 
 def get(kind: Kind[Any], ref: ObjectRef) -> Request:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from podgate.kubeapi.answers import refusal
-from podgate.kubeapi.frames import INITIAL_END, Batch, Bookmark, Event, Gone, NotAFrame, Page, Put
+from podgate.kubeapi.frames import INITIAL_END, Batch, Bookmark, Event, Gone, ListPage, NotAFrame, Put
 from podgate.lab.kinds import BUILT_IN, LAB_GROUP, Object, Resource
 from podgate.model.converting import without_nulls
 from podgate.model.frozen import ObjectRef
@@ -78,7 +78,7 @@ class Whole:
     def batch(self, lines: Iterable[bytes]) -> Batch:
         """Read some lines of a watch; raises NotAFrame."""
         events: list[Event] = []
-        version = ""
+        version = of_object = ""
         for line in lines:
             frame = self._decoded(line)
             value = frame.get("object") or {}
@@ -96,15 +96,17 @@ class Whole:
                     events.append(Bookmark((metadata.get("annotations") or {}).get(INITIAL_END) == "true"))
                 case other:
                     raise NotAFrame(f"a watch of {self._kind.kind} sent the type {other!r}")
-        return Batch(tuple(events), version)
+            if frame.get("type") != "BOOKMARK":
+                of_object = version
+        return Batch(tuple(events), version, of_object)
 
-    def page(self, body: bytes) -> Page:
+    def page(self, body: bytes) -> ListPage:
         """Read one page of a list; raises NotAFrame."""
         value = self._decoded(body)
         metadata = value.get("metadata") or {}
         items = value.get("items") or ()
         puts = tuple(Put(self._ref(item.get("metadata") or {}), whole(self._kind, item)) for item in items)
-        return Page(puts, str(metadata.get("resourceVersion", "")), str(metadata.get("continue", "")))
+        return ListPage(puts, str(metadata.get("resourceVersion", "")), str(metadata.get("continue", "")))
 
     def _decoded(self, data: bytes) -> Object:
         try:

@@ -15,7 +15,7 @@ from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.kinds.nodes import NODE
 from podgate.model.snapshot import Watch
 from tests.support import api_days as days
-from tests.support.api_days import DAYS, ApiServer, changes, config_map, lists, watched
+from tests.support.api_days import DAYS, ApiServer, asks_version, changes, config_map, lists, watched
 from tests.support.asynchronous import in_loop
 from tests.support.chaos_proxy import ChaosProxy, Fault
 from tests.support.fake_apiserver import FakeApiServer
@@ -36,7 +36,14 @@ async def fake(
 
 
 @pytest.mark.parametrize("fault", DAYS.values(), ids=DAYS.keys())
-@pytest.mark.parametrize("scenario", [days.the_first_list_comes_through, days.a_watch_goes_on_where_it_was])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        days.the_first_list_comes_through,
+        days.a_watch_goes_on_where_it_was,
+        days.a_watch_goes_on_although_the_question_before_it_fails,
+    ],
+)
 @in_loop
 async def test_a_day(scenario: Callable[[ApiServer, Fault], Awaitable[None]], fault: Fault) -> None:
     async with FakeApiServer().serving() as server:
@@ -94,16 +101,51 @@ async def test_a_server_that_sends_bookmarks_is_not_taken_for_silent() -> None:
         assert len(proxy.lines) == seen
 
 
+@pytest.mark.parametrize("writes", [0, 1, 40], ids=["quiet", "behind the watch", "ahead of it again"])
 @in_loop
-async def test_a_store_that_was_restored_to_an_older_state_is_listed_again() -> None:
-    async with fake(silence=0.2, bookmarks=0.05) as (server, proxy, source):
+async def test_a_store_that_was_restored_to_an_older_state_is_listed_again(writes: int) -> None:
+    async with fake() as (server, proxy, source):
         await source.until(CONFIG_MAP, {"a", "b"})
-        proxy.down = True
-        proxy.cut_all()
+        kept, stayed = server.objects.kept(), source.get(CONFIG_MAP, "b")
         server.objects.remove("configmaps", "a", "default")
-        server.objects.rewind(500)
-        proxy.down = False
+        for number in range(5):
+            server.objects.put("configmaps", config_map(f"late-{number}"))
+        await source.until(CONFIG_MAP, {"b", *(f"late-{number}" for number in range(5))})
+        proxy.cut_all()  # as a restore does, which ends the API server
+        server.objects.restore(kept)
+        server.objects.put("configmaps", config_map("c"))
+        for number in range(writes):
+            server.objects.put("nodes", {"metadata": {"name": f"n{number}"}})
+        await source.until(CONFIG_MAP, {"a", "b", "c"})
+        assert source.get(CONFIG_MAP, "b") is stayed
+        assert all(len(snapshot.objects(CONFIG_MAP)) >= 2 for snapshot in source.snapshots)
+        await poll_async(lambda: source.trouble == "")
+        assert lists(proxy) == 2
+
+
+@in_loop
+async def test_a_store_that_is_restored_under_an_open_watch_is_listed_again_once_it_falls_silent() -> None:
+    async with fake(silence=0.2, bookmarks=0.05) as (server, _, source):
+        await source.until(CONFIG_MAP, {"a", "b"})
+        kept = server.objects.kept()
+        server.objects.remove("configmaps", "a", "default")
         await source.until(CONFIG_MAP, {"b"})
+        server.objects.restore(kept)
+        await source.until(CONFIG_MAP, {"a", "b"})
+
+
+@in_loop
+async def test_each_watch_but_the_first_costs_one_small_question_more() -> None:
+    async with fake() as (server, proxy, source):
+        expected = {"a", "b"}
+        await source.until(CONFIG_MAP, expected)
+        for name in ("c", "d", "e"):
+            proxy.cut_all()
+            server.objects.put("configmaps", config_map(name))
+            expected = {*expected, name}
+            await source.until(CONFIG_MAP, expected)
+        assert [(asks_version(line), changes(line)) for line in proxy.lines[1:]] == [(True, False), (False, True)] * 3
+        assert "fieldSelector=metadata.name" in proxy.lines[-2]
 
 
 @in_loop

@@ -162,7 +162,7 @@ def test_what_found_no_room_is_asked_for_again_when_a_watch_ends_and_others_have
     gone(0)
     assert watching.follows, "a watch goes on to its end"
     watching.ended()
-    assert watching.pages
+    assert watching.asks == "page"
     del reports[0]
     assert listed() == [0 < number <= held for number in range(40)], "one more in the place of the one that has gone"
     watching.ended()

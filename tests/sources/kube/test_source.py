@@ -1,18 +1,24 @@
 """KubeSource against an API server over real sockets, on good days: what it lists, follows, and leaves alone."""
 
+import asyncio
+
 import pytest
 
+from podgate.kubeapi.access import Access
+from podgate.kubeapi.connection import Connection
 from podgate.kubeapi.requests import PAGE
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.config import CONFIG_MAP, NAMESPACE
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
 from podgate.model.snapshot import Absent, Kind, Listed, Watch
+from podgate.sources.kube.source import KubeSource
 from tests.support.asynchronous import in_loop
 from tests.support.fake_apiserver import FakeApiServer
 from tests.support.fake_objects import Obj, Resource
 from tests.support.kube_source import running
 from tests.support.poll import poll_async
+from tests.support.virtual_time import run_virtual
 
 
 def config_map(name: str, namespace: str = "default", **data: str) -> Obj:
@@ -229,3 +235,16 @@ async def test_what_a_leader_needs_and_may_not_see_is_forbidden() -> None:
 
 def config_ref(name: str) -> ObjectRef:
     return ObjectRef("ConfigMap", name, "default")
+
+
+def test_of_several_watches_of_a_kind_the_one_that_failed_first_says_since_when() -> None:
+    async def failing() -> None:
+        watches = tuple(Watch(POD, f"team-{number}", dated=True) for number in range(8))
+        source = KubeSource(Connection(Access("http://127.0.0.1:1")), watches)
+        for watching in source.watchings:
+            watching.listed, watching.trouble = True, "away"
+            source._date(watching, works=False)
+            await asyncio.sleep(10.0)
+        assert source.snapshot().unheard == {POD.kind: 80.0}
+
+    run_virtual(failing())
