@@ -124,3 +124,14 @@ def test_no_line_holds_a_whole_ruleset(tell: Callable[[Status], None], field: st
     assert line[field].startswith(("rule 0: ", "key 0, key 1, "))
     assert "more" in line[field]
     assert len(json.dumps(line)) < 3 * MOST_LOGGED
+
+
+def test_problems_are_told_in_the_order_of_their_objects_as_they_come_and_as_they_go() -> None:
+    refs = [ObjectRef("Service", f"web-{number:02}", space) for number in range(12) for space in ("farm", "shop")]
+    written = io.StringIO()
+    status = Status("services", ["step"], Log(written))
+    for found in ([Problem(ref, "error", "BadPort", "spec.ports", "no") for ref in reversed(refs)], []):
+        status.problems(problems_by_object(found), lambda problem: str(problem.ref))
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert [line["message"] for line in lines[:24]] == list(map(str, refs))
+    assert [line["object"] for line in lines[24:]] == list(map(str, refs))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podgate.model.spelling import did_you_mean
+from podgate.model.spelling import did_you_mean, nearest
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,7 @@ from podgate.model.spelling import did_you_mean
 )
 def test_did_you_mean(word: str, expected: str) -> None:
     assert did_you_mean(word, ("nonMasqueradeCIDRs", "cidrLimit")) == expected
+
+
+def test_of_words_that_differ_in_case_alone_one_counts_whatever_their_order() -> None:
+    assert {nearest("web", known) for known in (("Web", "web", "WEB"), ("web", "WEB", "Web"))} == {"web"}

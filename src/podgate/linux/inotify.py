@@ -104,7 +104,7 @@ class Directories:
         masks.update(dict.fromkeys(contents, int(_SELF | _NAMES)))
         found: dict[int, frozenset[str]] = {}
         wanted: dict[int, int] = {}
-        for path, mask in masks.items():
+        for path, mask in sorted(masks.items()):  # which one is refused, and named, is not to be chance
             descriptor = self._add(path, mask)
             if descriptor is None:
                 continue

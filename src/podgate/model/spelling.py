@@ -9,8 +9,11 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Give the known word that ``word`` was probably meant to be, ignoring case; None if none is near."""
-    by_lower = {each.lower(): each for each in known}
+    """Give the known word that ``word`` was probably meant to be, ignoring case; None if none is near.
+
+    Of two that differ in case alone the last in the order of the alphabet counts, however ``known`` is ordered.
+    """
+    by_lower = {each.lower(): each for each in sorted(known)}
     near = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.7)
     return by_lower[near[0]] if near else None
 

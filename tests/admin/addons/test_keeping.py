@@ -345,3 +345,14 @@ async def test_an_api_that_fails_is_asked_again_and_told_of_once() -> None:
         assert "503 ServiceUnavailable" in it.lines()[0]
         # Every 2 s while the API is down, one that does it, one that sees it done, and one a minute from then on.
         assert it.reads == 10 + 1 + 1 + 2
+
+
+@in_virtual_time_over_sockets
+async def test_troubles_that_end_together_are_told_in_their_order() -> None:
+    async with lab() as it:
+        names = [f"file-{number:02}.json" for number in range(12)]
+        it.files = {name: Present(b"{") for name in names}
+        await it.bring()
+        it.folder(manifest("ConfigMap", "a"))
+        await it.bring()
+        assert [record["trouble"].partition(":")[0] for record in it.said("ended")] == names

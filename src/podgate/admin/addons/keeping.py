@@ -130,7 +130,7 @@ class Keeper:
                 self.log.warning(trouble)
         # What a failed pass could not see has not ended.
         ended = self._places - troubles.keys() if not passed.failure else {"the API"} & self._places - troubles.keys()
-        for place in ended:
+        for place in sorted(ended):
             if news := self._told.ended(place):
                 self.log.info("ended", trouble=str(news.fault))
         self._places = (self._places - ended) | troubles.keys()

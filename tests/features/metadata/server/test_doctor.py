@@ -12,10 +12,15 @@ from msgspec.structs import replace
 from podgate.commandline.findings import Finding, answered
 from podgate.features.metadata.diagnosis import Attempt, scheduled
 from podgate.features.metadata.node_rules import READY_LABEL
-from podgate.features.metadata.server.doctor import _objects, examine
+from podgate.features.metadata.server.doctor import Gathered, _names, _objects, _pods, examine
 from podgate.features.metadata.settings import Settings
+from podgate.model.frozen import ObjectRef
+from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.kinds.nodes import NODE
+from podgate.model.kinds.pods import POD, Pod, PodSpec, PodStatus
 from podgate.model.kinds.workloads import DAEMON_SET as DAEMONS
+from podgate.model.snapshot import Listed, Snapshot
+from podgate.model.table import Table
 from tests.features.metadata.server.test_sockets import ask, started
 from tests.support.fake_apiserver import RESOURCES, FakeApiServer
 from tests.support.fake_objects import Resource
@@ -225,3 +230,16 @@ def test_a_secret_for_whoever_asks_is_well_where_a_policy_allows_it_to_everybody
         found = node.call(lambda: look(settings))
     (told,) = [finding for finding in found if finding.name == "a secret"]
     assert (told.verdict, "by MetadataPolicy/p" in told.seen) == (verdict, verdict == "ok")
+
+
+def test_pods_are_named_in_their_order_and_the_first_of_two_with_one_address() -> None:
+    def pod(name: str, *, on_host: bool) -> tuple[ObjectRef, Pod]:
+        spec, status = PodSpec(node_name="n", host_network=on_host), PodStatus(pod_ip="10.244.1.2")
+        return ObjectRef(POD.kind, name, "team"), Pod(ObjectMeta(name=name, namespace="team"), spec, status)
+
+    names = [f"p{number:02}" for number in range(12)]
+    pods = Table.of(pod(f"{name}{'-host' * on_host}", on_host=on_host) for name in names for on_host in (False, True))
+    objects = Gathered(Snapshot({POD.kind: Listed(pods)}), {})
+    assert _names(objects, "n") == {"10.244.1.2": "team/p00"}
+    (told,) = _pods(SETTINGS, objects, "n", (), "")
+    assert told.seen.endswith(": team/p00-host, team/p01-host, team/p02-host, 9 more")

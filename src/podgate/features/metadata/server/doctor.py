@@ -272,12 +272,14 @@ def _order(settings: Settings) -> Finding:
 
 
 def _pods_of(objects: Gathered, node_name: str) -> list[Pod]:
-    return [pod for pod in objects.snapshot.objects(POD).values() if pod.spec.node_name == node_name]
+    """Give the Pods of this node, in the order of their names: a table has none."""
+    pods = objects.snapshot.objects(POD)
+    return [pods[ref] for ref in sorted(pods) if pods[ref].spec.node_name == node_name]
 
 
 def _names(objects: Gathered, node_name: str) -> dict[str, str]:
-    """Give the Pods of this node by their addresses."""
-    pods = [pod for pod in _pods_of(objects, node_name) if not pod.spec.host_network]
+    """Give the Pods of this node by their addresses; of two with one address the first by name."""
+    pods = [pod for pod in reversed(_pods_of(objects, node_name)) if not pod.spec.host_network]
     return {address: f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods for address in pod.addresses}
 
 
