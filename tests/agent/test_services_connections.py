@@ -36,8 +36,11 @@ PORT: Final = 8080
 OTHER_PORT: Final = 9090
 HEALTH: Final = 32000
 FLAGS: Final = ("--cluster-cidr", WORLD["cluster-cidr"], "--nodeport-addresses", "all")
-_SECONDS: Final = 1.0
-"""How long an answer may take before a client asks again; what is asked again is polled for."""
+_AGAIN_SECONDS: Final = 1.0
+"""How long an answer may take before a client asks again, as resolvers do."""
+_TRIES: Final = 20
+_ANSWER_SECONDS: Final = 30.0
+_SILENCE_SECONDS: Final = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +76,20 @@ class Client:
     def __init__(self, lab: ServiceLab, name: str = "pod") -> None:
         with inside_network(lab.descriptors[place(name)]):
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.settimeout(_SECONDS)
+        self._socket.settimeout(_AGAIN_SECONDS)
         self._socket.connect((ADDRESS, PORT))
 
     def ask(self) -> str:
         """Give the endpoint that answers, or ``refused`` or ``silent``."""
-        try:
-            self._socket.send(b"who")
-            return self._socket.recv(100).decode().partition(" ")[0]
-        except ConnectionRefusedError:
-            return "refused"
-        except TimeoutError:
-            return "silent"
+        for _ in range(_TRIES):
+            try:
+                self._socket.send(b"who")
+                return self._socket.recv(100).decode().partition(" ")[0]
+            except ConnectionRefusedError:
+                return "refused"
+            except TimeoutError:
+                continue
+        return "silent"
 
     def close(self) -> None:
         self._socket.close()
@@ -139,7 +144,7 @@ def test_a_client_that_keeps_its_socket_follows_the_endpoints(lab: ServiceLab, f
 
 def test_flows_that_are_served_survive_changes_and_restarts(lab: ServiceLab, folder: Folder, tmp_path: Path) -> None:
     folder.write(udp(*ENDPOINTS[:3]))
-    with clients(lab, 16) as asking:
+    with clients(lab, 64) as asking:  # that one of three endpoints gets none of them happens once in 10^11 times
         with proxy(lab, folder, tmp_path) as agent:
             before = [one.ask() for one in asking]
             assert set(before) == at(*ENDPOINTS[:3])
@@ -165,7 +170,7 @@ def drawn(
 ) -> set[str]:
     """Give who answers connections of one client."""
     probes = [Probe(place(name), address, protocol, port) for _ in range(count)]
-    seen = lab.ask(probes, 10.0)
+    seen = lab.ask(probes, _ANSWER_SECONDS)
     assert {one.verdict for one in seen} == {"answered"}
     return {one.endpoint for one in seen}
 
@@ -325,7 +330,7 @@ def test_two_proxies_serve_beside_one_another(lab: ServiceLab, folder: Folder, t
                 assert len(found) == 1
                 assert found <= at(*ENDPOINTS[1:])
             nobody = [Probe(place("pod"), "10.96.7.7", "tcp", PORT)]
-            assert {one.verdict for one in lab.ask(nobody, _SECONDS)} == {"silent"}
+            assert {one.verdict for one in lab.ask(nobody, _SILENCE_SECONDS)} == {"silent"}
 
 
 def balanced(*local: bool) -> list[Object]:
@@ -363,6 +368,6 @@ def test_a_health_check_node_port_tells_of_endpoints_that_are_ready_here(
         folder.write(balanced(False, False))  # they serve on, and nobody new shall come
         poll(lambda: health(lab) == ("503", 0))
         probe = Probe(place("outside"), WORLD["node"], "tcp", 30080)
-        assert {one.endpoint for one in lab.ask([probe] * 12, 10.0)} <= at(*ENDPOINTS[:2])
+        assert {one.endpoint for one in lab.ask([probe] * 12, _ANSWER_SECONDS)} <= at(*ENDPOINTS[:2])
         folder.write([])
         poll(lambda: health(lab) == ("000", 0))
