@@ -21,14 +21,14 @@ LOOK: Final = (
 )
 """What to look around with once the lab is kept."""
 
-ASK: Final = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=5).read()"
+ASK: Final = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=20).read()"
 PROBE: Final = """
 import json, sys, time, urllib.request as r
 print("probing", flush=True)
-until, count = time.monotonic() + 20, 0
+until, count = time.monotonic() + 60, 0
 while time.monotonic() < until:
     count += 1
-    answer = json.loads(r.urlopen(sys.argv[1], timeout=5).read())
+    answer = json.loads(r.urlopen(sys.argv[1], timeout=20).read())
     if answer["source"] == sys.argv[2]:
         print(time.time(), count, flush=True)
         break

@@ -62,7 +62,7 @@ import json, socket, sys
 answers = []
 for target in json.loads(sys.argv[1]):
     try:
-        with socket.create_connection((sys.argv[2], int(sys.argv[3])), timeout=5) as connection:
+        with socket.create_connection((sys.argv[2], int(sys.argv[3])), timeout=20) as connection:
             head = f"GET {target} HTTP/1.1\\r\\nHost: 169.254.169.254\\r\\nMetadata-Flavor: Google\\r\\n"
             connection.sendall(f"{head}Connection: close\\r\\n\\r\\n".encode())
             answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()

@@ -40,7 +40,7 @@ print("asking", flush=True)
 hosts, failures = {}, []
 while not select.select([sys.stdin], [], [], 0)[0]:
     try:
-        host = json.loads(r.urlopen(sys.argv[1], timeout=5).read())["hostname"]
+        host = json.loads(r.urlopen(sys.argv[1], timeout=20).read())["hostname"]
         hosts[host] = hosts.get(host, 0) + 1
     except (OSError, ValueError) as error:
         failures.append(str(error))
@@ -104,7 +104,7 @@ def walk(lab: Walkthrough) -> None:
         lab.seen(f"rules and chains left on {node}", "none", left or "none")
 
 
-def asked(lab: Walkthrough, place: str, url: str, count: int, seconds: float = 5.0) -> Answers:
+def asked(lab: Walkthrough, place: str, url: str, count: int, seconds: float = 20.0) -> Answers:
     """Ask from a place, with a connection for each request, and give the answers."""
     words = [sys.executable, "-c", ASK, url, str(count), str(seconds)]
     answers = json.loads(lab.lab("exec", place, "--", *words, quiet=True))

@@ -48,9 +48,9 @@ def is_served(lab: PacketLab) -> bool:
     return asked_now(lab).startswith(PODGATE)
 
 
-def asked_now(lab: PacketLab) -> str:
+def asked_now(lab: PacketLab, seconds: float = 1.0) -> str:
     """Ask as a client with a timeout: what was asked when the rules came in gets no answer at all."""
-    return asked(lab.pod, CLOUD, 80, seconds=1.0)
+    return asked(lab.pod, CLOUD, 80, seconds=seconds)
 
 
 def metadata(lab: PacketLab, verb: str, *words: str) -> Ended:
@@ -86,7 +86,7 @@ def test_without_the_proxy_pods_are_refused_also_when_it_starts_again(lab: Packe
     seen = set()
 
     def again() -> bool:
-        seen.add(asked_now(lab)[: len(PODGATE)])
+        seen.add(asked_now(lab, 20.0)[: len(PODGATE)])
         return PODGATE in seen
 
     with proxy(lab.node, tmp_path / "log"):
@@ -165,7 +165,7 @@ def test_what_the_boot_unit_made_is_taken_over_and_nobody_ever_gets_through(lab:
     seen = {asked(lab.pod, CLOUD, 80), asked(lab.pod, CLOUD6, 80)}
 
     def served() -> bool:
-        seen.add(asked_now(lab)[: len(PODGATE)])
+        seen.add(asked_now(lab, 20.0)[: len(PODGATE)])
         return PODGATE in seen
 
     with proxy(lab.node, tmp_path / "log"):
@@ -302,5 +302,5 @@ def test_from_one_back_end_to_the_other(lab: PacketLab, tmp_path: Path, backends
         poll(lambda: is_served(lab))
     with proxy(lab.node, tmp_path / "log", *second):
         poll(lambda: podgate("metadata", "plan", *second, namespace=lab.node).code == 0)
-        assert is_served(lab)
+        poll(lambda: is_served(lab))
         assert len(dnat_rules(lab.node, "nft")) == (2 if second[1] == "iptables" else 0)

@@ -46,7 +46,7 @@ def endpoint(node: NetNamespace, tmp_path: Path) -> Iterator[None]:
 
 
 def is_open(host: str, port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((host, port), 5.0):
+    with contextlib.suppress(OSError), socket.create_connection((host, port), 30.0):
         return True
     return False
 
@@ -80,7 +80,7 @@ def test_they_answer_while_there_is_an_endpoint_and_after_a_restart(node: NetNam
         folder.write([WEB, slice_of("web", HERE)])
         poll(lambda: answers(agent))
         with inside_network(node.descriptor):
-            idle = socket.create_connection(("127.0.0.1", NODE_PORT), 5.0)
+            idle = socket.create_connection(("127.0.0.1", NODE_PORT), 30.0)
         with idle:
             agent.end()
         assert agent.process.returncode == 0, "clients that stay keep no agent from ending"

@@ -157,7 +157,7 @@ class Probe:
         with inside_network(self._lab.pod.descriptor):
             while not self._stop.is_set():
                 with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asking:
-                    asking.settimeout(2)
+                    asking.settimeout(30)
                     asking.sendto(b"who\n", (OUT, ECHO_PORT))
                     try:
                         self.seen.append(asking.recv(200).decode().split()[0])

@@ -34,7 +34,7 @@ UPSTREAM: Final = ROOT / "tests" / "data" / "upstream" / "kube-proxy.yaml"
 ASK: Final = """
 import json, sys, urllib.request as r
 for _ in range(int(sys.argv[2])):
-    print(json.load(r.urlopen(sys.argv[1], timeout=2))["hostname"])
+    print(json.load(r.urlopen(sys.argv[1], timeout=float(sys.argv[3])))["hostname"])
 """
 
 
@@ -77,7 +77,8 @@ def running(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def answered(running: TestLab, count: int = 1) -> set[str]:
     """Ask the Service from the client; who answered, or nobody."""
-    words = [sys.executable, "-c", ASK, SERVICE, str(count)]
+    seconds = "2" if count == 1 else "20"  # one is asked for until somebody answers
+    words = [sys.executable, "-c", ASK, SERVICE, str(count), seconds]
     return set(running.execute("client", *words, check=False).split())
 
 
@@ -103,7 +104,7 @@ def test_it_starts_on_nodes_without_rules_and_serves(plane: ControlPlane, runnin
     cleaned(running)
 
 
-CURL: Final = ("curl", "-sk", "--max-time", "5")
+CURL: Final = ("curl", "-sk", "--max-time", "20")
 MIRRORED: Final = "http://10.96.0.90/"
 
 
@@ -305,7 +306,7 @@ def test_of_kubeadms_manifest_the_image_alone_changes_and_changes_back(
 def cleaned(running: TestLab) -> None:
     """Take the agents away, see that their rules stay, and take these away too."""
     running.run("delete", "-n", "kube-system", "daemonset/kube-proxy")
-    assert answered(running)
+    poll(lambda: answered(running))
     for node in NODES:
         running.execute(node, "podgate", "services", "clean")
         assert running.execute(node, "nft", "list", "ruleset") == ""

@@ -120,7 +120,7 @@ class Clients:
     def _ask(self) -> None:
         with contextlib.closing(self._staying):
             while not self._over.wait(_PAUSE):
-                for probe, one in zip(PROBES, self._lab.ask(PROBES, 20.0), strict=True):
+                for probe, one in zip(PROBES, self._lab.ask(PROBES, 60.0), strict=True):
                     where = f"{probe.origin} -> {probe.address}: " if one.verdict != "answered" else ""
                     self.seen[f"{where}{one.verdict}"] += 1
                 self._staying.ask()

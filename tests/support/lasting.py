@@ -16,7 +16,7 @@ from podgate.linux.namespaces import inside_network
 from tests.support.answering import Answering
 from tests.support.service_lab import ServiceLab, endpoint
 
-_SECONDS: Final = 20.0
+_SECONDS: Final = 60.0
 """How long an answer may take: TCP sends again by itself, and a busy machine is slow."""
 
 _KINDS: Final = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
