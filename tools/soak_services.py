@@ -31,7 +31,7 @@ from tools.soak_services_objects import PORT, Shape
 from tools.soak_services_sources import ApiObjects, FolderObjects, api_objects
 from tools.soaking import Deeds, DidNotHoldError, Growth, podgate, settle, soaked
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 """Seconds in which all must become right. Healing takes about one; a busy machine, and an API that answers badly for a
 while and is then asked less often, are not at fault."""
 

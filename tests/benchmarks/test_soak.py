@@ -31,7 +31,6 @@ def test_a_short_soak_holds_and_shows_its_progress() -> None:
 
 def test_a_kernel_that_stays_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A soak that cannot fail would be no test: here the file is edited behind the back of what must hold."""
-    monkeypatch.setattr("tools.soak_masquerade.PATIENCE", 1.0)
     volume = MountedFile(tmp_path / "volume", text_of([mark(0)]))
     with netns() as first, netns() as second:
         nodes = (Node("steady", first, volume, tmp_path), Node("mortal", second, volume, tmp_path))
@@ -41,6 +40,7 @@ def test_a_kernel_that_stays_wrong_is_found(tmp_path: Path, monkeypatch: pytest.
             world = World(tmp_path, nodes, volume, random.Random(1))
             world.check()
             volume.swap(text_of([mark(99)]))
+            monkeypatch.setattr("tools.soak_masquerade.PATIENCE", 1.0)
             with pytest.raises(DidNotHoldError, match=r"(?s)steady: still different.*20\.0\.198\.0/24"):
                 world.check()
         finally:
