@@ -29,7 +29,7 @@ from benchmarks.support import Row, counters, cpus, memory_kb, milliseconds, per
 from podgate.kubeapi.access import Access
 from podgate.kubeapi.connection import Connection
 from podgate.kubeapi.credentials import load_kubeconfig
-from podgate.kubeapi.frames import Decoder, Lines
+from podgate.kubeapi.frames import Decoder, LineSplitter
 from podgate.kubeapi.requests import create
 from podgate.linux.processes import die_with_parent
 from podgate.model.frozen import ObjectRef
@@ -202,7 +202,7 @@ def one_event(each: int, runs: int) -> list[float]:
     source.snapshot()
     gc.collect()
     gc.freeze()
-    lines, decoder, seconds = Lines(), Decoder(ENDPOINT_SLICE), []
+    lines, decoder, seconds = LineSplitter(), Decoder(ENDPOINT_SLICE), []
     for number in range(runs):
         obj = endpoint_slice(number * 17 % each, 8 + number, node=1)
         frame = json.dumps({"type": "MODIFIED", "object": obj}).encode() + b"\n"

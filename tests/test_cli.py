@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podgate.cli import FEATURES, VERBS, Entry, main
+from podgate.cli import FEATURES, VERBS, FeatureEntry, main
 from podgate.commandline.options import options_of
 from podgate.features.masquerade.settings import Settings
 from tests.support.agent import OF_SHELLS
@@ -170,7 +170,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("feature", "entry"), FEATURES.items())
-def test_help_names_every_verb(capsys: pytest.CaptureFixture[str], feature: str, entry: Entry) -> None:
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str], feature: str, entry: FeatureEntry) -> None:
     code, out, _ = run(capsys, feature, "--help")
     assert code == 0
     assert set(re.findall(r"^    ([a-z-]+) ", out, re.MULTILINE)) == {*VERBS, *entry.alone}

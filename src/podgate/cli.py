@@ -40,7 +40,7 @@ class Alone(NamedTuple):
     agent: str = ""
 
 
-class Entry(NamedTuple):
+class FeatureEntry(NamedTuple):
     """What the command line knows of a feature before it imports it; features/NAME/feature.py declares the rest.
 
     Attributes:
@@ -57,8 +57,8 @@ class Entry(NamedTuple):
 
 
 FEATURES: Final = {
-    "masquerade": Entry("decides which Pod traffic leaves with the node's address", "an address"),
-    "metadata": Entry(
+    "masquerade": FeatureEntry("decides which Pod traffic leaves with the node's address", "an address"),
+    "metadata": FeatureEntry(
         "keeps the node's credentials out of Pods' reach",
         "a request",
         server="podgate.features.metadata.server.running",
@@ -75,7 +75,7 @@ FEATURES: Final = {
             "kube-up": Alone("do what the cluster scripts of kube-up did for metadata-proxy"),
         },
     ),
-    "services": Entry("leads connections to Services to their endpoints", "a connection"),
+    "services": FeatureEntry("leads connections to Services to their endpoints", "a connection"),
 }
 
 VERBS: Final = {

@@ -28,8 +28,7 @@ from podgate.model.problems import Problem, Problems, problems_by_object
 from podgate.model.remembering import Remembered, RememberedSome
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import Table, mapped
-from podgate.observe.requests import Told as Requests
-from podgate.observe.requests import uncounted
+from podgate.observe.requests import OnRequest, uncounted
 from podgate.targets.kubernetes.apply import KubernetesTarget
 from podgate.targets.kubernetes.leading import Leadership
 from podgate.targets.kubernetes.reports import (
@@ -97,7 +96,7 @@ class Telling:
         access: Access,
         node_name: str,
         *,
-        told: Requests = uncounted,
+        told: OnRequest = uncounted,
     ) -> None:
         self._feature = object_name(feature)
         self._tells = tells
@@ -239,7 +238,7 @@ def manager_of(feature: str) -> str:
 
 
 def telling(
-    feature: Any, watches: tuple[Watch, ...], access: Access, node_name: str, *, told: Requests = uncounted
+    feature: Any, watches: tuple[Watch, ...], access: Access, node_name: str, *, told: OnRequest = uncounted
 ) -> Telling:
     """Make the telling of a feature; one whose objects have a status has ``tells``."""
     at_home = msgspec.structs.replace(access, namespace=own_namespace(access))

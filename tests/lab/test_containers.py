@@ -15,7 +15,7 @@ from podgate.lab.podenv import Surroundings, environment, expanded, field
 from podgate.lab.pods import Workload
 from podgate.lab.podspec import Container, FieldRef, HostPath, Pod, PodSecurityContext, Volume, decode_pod
 from podgate.lab.rootfs import Bind, MachineRoot
-from podgate.lab.security import RUNTIME_CAPABILITIES, Refused, setpriv, user_of
+from podgate.lab.security import RUNTIME_CAPABILITIES, ConfigFault, setpriv, user_of
 from podgate.lab.volumes import Content, contents, of_machine
 from podgate.lab.volumewriter import VolumeWriter, make_host_path
 from podgate.model.frozen import ObjectRef
@@ -97,7 +97,7 @@ def test_the_containers_user_comes_before_the_pods() -> None:
 
 def test_root_is_refused_where_it_must_not_be() -> None:
     refused = setpriv(Container("c"), PodSecurityContext(run_as_non_root=True))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ConfigFault)
     assert refused.message == "container c: runAsNonRoot is set, but it would run as root: set runAsUser"
 
 
@@ -141,7 +141,7 @@ def test_fields_of_the_pod_are_text(path: str, expected: str) -> None:
 
 
 def test_a_field_that_is_not_there_is_refused() -> None:
-    assert isinstance(field(FieldRef("spec.none"), around(pod())), Refused)
+    assert isinstance(field(FieldRef("spec.none"), around(pod())), ConfigFault)
 
 
 def test_later_variables_win_and_see_earlier_ones() -> None:
@@ -165,7 +165,7 @@ def test_later_variables_win_and_see_earlier_ones() -> None:
 def test_a_reference_that_leads_nowhere_is_refused_by_name(env: dict[str, Any], message: str) -> None:
     made = pod({"name": "c", "env": [{"name": "V", "valueFrom": env}]})
     found = environment(made.spec.containers[0], around(made))
-    assert isinstance(found, Refused)
+    assert isinstance(found, ConfigFault)
     assert message in found.message
 
 
@@ -183,7 +183,7 @@ def test_a_program_has_rights_first_and_its_own_words_expanded() -> None:
         }
     )
     found = program(made.spec.containers[0], workload(made), around(made), INSTALLATION)
-    assert not isinstance(found, Refused)
+    assert not isinstance(found, ConfigFault)
     assert found.words[0] == "/usr/bin/setpriv"
     assert found.words[found.words.index("--") + 1 :] == ("/run/podgate-lab/bin/podgate", "run", "y")
     assert (found.folder, found.environment["PODGATE_SOURCE"], found.environment["HOME"]) == ("/srv", OBJECTS, "/root")
@@ -205,7 +205,7 @@ def test_a_program_has_rights_first_and_its_own_words_expanded() -> None:
 def test_mounts_lead_to_where_volumes_lie(mount: dict[str, Any], bind: Any) -> None:
     made = pod({"name": "c", "volumeMounts": [{"name": "v"} | mount]})
     steps = root(made.spec.containers[0], workload(made), {"X": "z"}, INSTALLATION, VolumePlaces({"v": "/volumes/v"}))
-    if isinstance(steps, Refused):
+    if isinstance(steps, ConfigFault):
         assert bind in steps.message
     else:
         source, target, read_only = bind
@@ -217,7 +217,7 @@ def test_volumes_of_files_are_never_writable() -> None:
     made = pod({"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/a"}]})
     where = VolumePlaces({"v": "/volumes/v"}, frozenset({"v"}))
     steps = root(made.spec.containers[0], workload(made), {}, INSTALLATION, where)
-    assert not isinstance(steps, Refused)
+    assert not isinstance(steps, ConfigFault)
     assert Bind("/.machine/volumes/v", "/a", read_only=True) in steps
 
 
@@ -278,7 +278,7 @@ def volume(**source: Any) -> Volume:
 )
 def test_volumes_hold_what_the_objects_say(source: dict[str, Any], expected: Any) -> None:
     found = contents(volume(**source), around(pod()))
-    assert (found.message if isinstance(found, Refused) else found) == expected
+    assert (found.message if isinstance(found, ConfigFault) else found) == expected
 
 
 def test_a_projected_token_says_whom_it_stands_for() -> None:
@@ -334,7 +334,7 @@ def test_host_path_types(tmp_path: Path, kind: str, before: str | None, works: b
         path.touch() if before == "file" else path.mkdir()
     made = make_host_path(HostPath("/var/lib/x", kind), tmp_path)
     assert (made == path) is works
-    assert works or isinstance(made, Refused)
+    assert works or isinstance(made, ConfigFault)
 
 
 def test_volumes_are_placed_once_their_objects_are_there(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_volumes_are_placed_once_their_objects_are_there(tmp_path: Path) -> None
     )
     volumes = Volumes(workload(made), Places(str(tmp_path), "lab"))
     refused = volumes.prepare(around(made))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ConfigFault)
     assert refused.message == "volume v: ConfigMap late not found"
     late = Surroundings(made, {ObjectRef("ConfigMap", "late", "default"): {"data": {"k": "1"}}})
     assert volumes.prepare(late) is None

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from podgate.lab.limits import (
+    CgroupVersion,
     Hierarchy,
     Limits,
-    Version,
     hierarchies,
     limits_of,
     oom_kills,
@@ -54,7 +54,9 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("limits", "controller", "version", "expected"), SETTINGS)
-def test_which_file_gets_which_text(limits: Limits, controller: str, version: Version, expected: list[str]) -> None:
+def test_which_file_gets_which_text(
+    limits: Limits, controller: str, version: CgroupVersion, expected: list[str]
+) -> None:
     found = settings(limits, controller, version)
     assert [f"{one.file} {one.text}{' ?' * one.optional}" for one in found] == expected
 

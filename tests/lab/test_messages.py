@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from podgate.lab.daemon import End, Server
+from podgate.lab.daemon import ControlSocket, Ending
 from podgate.lab.messages import (
     Answer,
     Apply,
@@ -97,7 +97,7 @@ def served(tmp_path: Path, body: Callable[[Callable[[], socket.socket]], Awaitab
             listener.bind(path)
             listener.listen(8)
             listener.setblocking(False)
-            server = Server(cast("Any", None), cast("Any", None), listener, End(), None)
+            server = ControlSocket(cast("Any", None), cast("Any", None), listener, Ending(), None)
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(server.run())
                 async with asyncio.timeout(10):

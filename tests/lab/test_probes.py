@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from podgate.lab.podspec import Container, Exec, HttpGet, HttpHeader, Port, Probe, TcpSocket
-from podgate.lab.probes import Place, attempt, port_of, verdicts
+from podgate.lab.probes import ProbeSource, attempt, port_of, verdicts
 from podgate.linux.namespaces import open_namespace
 from tests.support.asynchronous import in_loop
 
@@ -15,9 +15,9 @@ CONTAINER = Container("c", ports=(Port(8080, "web"),))
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def place() -> Iterator[ProbeSource]:
     descriptor = open_namespace("net")
-    yield Place(descriptor, "127.0.0.1")
+    yield ProbeSource(descriptor, "127.0.0.1")
     os.close(descriptor)
 
 
@@ -41,7 +41,7 @@ async def served(answer: str) -> tuple[asyncio.Server, int, list[str]]:
 @pytest.mark.kernel
 @pytest.mark.parametrize(("status", "good"), [(200, True), (302, True), (399, True), (400, False), (503, False)])
 @in_loop
-async def test_http_succeeds_from_200_to_399(place: Place, status: int, good: bool) -> None:
+async def test_http_succeeds_from_200_to_399(place: ProbeSource, status: int, good: bool) -> None:
     server, port, asked = await served(f"HTTP/1.1 {status} X\r\n\r\n")
     probe = Probe(http_get=HttpGet(port, "/healthz", http_headers=(HttpHeader("X-A", "b"),)))
     async with server:
@@ -52,7 +52,7 @@ async def test_http_succeeds_from_200_to_399(place: Place, status: int, good: bo
 
 @pytest.mark.kernel
 @in_loop
-async def test_tcp_succeeds_when_somebody_listens(place: Place) -> None:
+async def test_tcp_succeeds_when_somebody_listens(place: ProbeSource) -> None:
     server, port, _ = await served("")
     async with server:
         assert await attempt(Probe(tcp_socket=TcpSocket(port)), CONTAINER, place, never)
@@ -61,7 +61,7 @@ async def test_tcp_succeeds_when_somebody_listens(place: Place) -> None:
 
 @pytest.mark.kernel
 @in_loop
-async def test_a_command_succeeds_with_0_and_has_its_time(place: Place) -> None:
+async def test_a_command_succeeds_with_0_and_has_its_time(place: ProbeSource) -> None:
     def ending(code: int, after: float = 0.0) -> Callable[[tuple[str, ...]], Awaitable[int]]:
         async def run(words: tuple[str, ...]) -> int:
             assert words == ("check",)
@@ -84,7 +84,7 @@ def test_ports_have_names() -> None:
 
 @pytest.mark.kernel
 @in_loop
-async def test_verdicts_come_when_enough_attempts_agree(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verdicts_come_when_enough_attempts_agree(place: ProbeSource, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [0, 0, 1, 1, 0, 1, 1, 1, 0, 0]
     slept: list[float] = []
 
@@ -105,7 +105,7 @@ async def test_verdicts_come_when_enough_attempts_agree(place: Place, monkeypatc
 
 @pytest.mark.kernel
 @in_loop
-async def test_before_the_first_success_an_eager_probe_asks_often_and_forgives(place: Place) -> None:
+async def test_before_the_first_success_an_eager_probe_asks_often_and_forgives(place: ProbeSource) -> None:
     answers = [1, 1, 1, 0, 0]
 
     async def run(_words: tuple[str, ...]) -> int:

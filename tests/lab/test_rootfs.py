@@ -16,11 +16,11 @@ from podgate.lab.rootfs import (
     File,
     MachineRoot,
     Mount,
+    Operation,
     Overlay,
     Protect,
     RootRequest,
     Seal,
-    Step,
     VolumeBind,
     container_root,
     hosts_file,
@@ -33,11 +33,11 @@ MACHINE_ROOT = MachineRoot(
 )
 
 
-def steps(*mounts: VolumeBind, privileged: bool = False, read_only: bool = False) -> tuple[Step, ...]:
+def steps(*mounts: VolumeBind, privileged: bool = False, read_only: bool = False) -> tuple[Operation, ...]:
     return container_root(MACHINE_ROOT, RootRequest(mounts=mounts, privileged=privileged, read_only=read_only))
 
 
-def binds(made: tuple[Step, ...]) -> dict[str, Bind]:
+def binds(made: tuple[Operation, ...]) -> dict[str, Bind]:
     return {step.target: step for step in made if isinstance(step, Bind)}
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.model.secret import Secret
-from podgate.observe.logs import Lines, Log, News, Repeats, as_json, clipped, escaped, log_for
+from podgate.observe.logs import Log, Multiline, News, Repeats, as_json, clipped, escaped, log_for
 
 NOON = 1_700_000_000.125  # 2023-11-14T22:13:20.125Z
 
@@ -91,14 +91,14 @@ def test_values_in_text(value: object, shown: str) -> None:
 
 
 def test_a_text_of_several_lines_that_is_ours_goes_on_below_its_record() -> None:
-    plan = Lines("table ip x:\n  + 1 element in keep\x1b[2J")
+    plan = Multiline("table ip x:\n  + 1 element in keep\x1b[2J")
     assert text_of(step="nftables/ip", plan=plan, milliseconds=3).splitlines() == [
         "2023-11-14T22:13:20.125Z info    event step=nftables/ip milliseconds=3",
         "  plan:",
         "    table ip x:",
         r"      + 1 element in keep\u001b[2J",
     ]
-    assert text_of(plan=Lines("one line")).endswith(' plan="one line"\n')
+    assert text_of(plan=Multiline("one line")).endswith(' plan="one line"\n')
     assert json.loads(json_of(plan=plan))["plan"] == plan
     assert json_of(plan=plan).count("\n") == 1
 

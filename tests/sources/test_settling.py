@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podgate.model.files import Directory, FileContent, Missing, Present, Unreadable
-from podgate.sources.settling import AT_ONCE, Entry, Glance, Settling, Stamp, Touch, is_hollow, looked, touched
+from podgate.sources.settling import AT_ONCE, FollowedPath, Glance, Settling, Stamp, Touch, is_hollow, looked, touched
 
 GOOD, NEW, EMPTY, GONE = Present(b"good"), Present(b"new"), Present(b""), Missing()
 SETTLING = Settling()
@@ -25,25 +25,25 @@ def ms(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
 
 
-def touch(entry: Entry, at: int, how: Touch = Touch.CHANGED, number: int = 1) -> Entry:
+def touch(entry: FollowedPath, at: int, how: Touch = Touch.CHANGED, number: int = 1) -> FollowedPath:
     return touched(entry, at / 1000, how, stamp(number), SETTLING)
 
 
-def look(entry: Entry, at: int, content: FileContent, number: int = 1, *, whole: bool = True) -> Entry:
+def look(entry: FollowedPath, at: int, content: FileContent, number: int = 1, *, whole: bool = True) -> FollowedPath:
     return looked(entry, at / 1000, Glance(content, stamp(number), whole), SETTLING)
 
 
-REST = Entry(published=GOOD, stamp=stamp(0))
+REST = FollowedPath(published=GOOD, stamp=stamp(0))
 
 
 def test_the_first_reading_counts_whatever_it_is() -> None:
     for content in (GOOD, EMPTY, GONE, Unreadable("why"), Directory(())):
-        entry = look(touch(Entry(), 0, Touch.SWAPPED), 0, content)
+        entry = look(touch(FollowedPath(), 0, Touch.SWAPPED), 0, content)
         assert (entry.published, entry.due) == (content, None)
 
 
 def test_a_first_reading_that_was_not_whole_is_followed_by_another() -> None:
-    entry = look(touch(Entry(), 0, Touch.SWAPPED), 0, NEW, whole=False)
+    entry = look(touch(FollowedPath(), 0, Touch.SWAPPED), 0, NEW, whole=False)
     assert (entry.published, ms(entry.due)) == (NEW, 20)
 
 
@@ -116,7 +116,7 @@ def test_content_that_comes_back_counts_at_once() -> None:
 
 
 def test_from_empty_to_missing_nothing_is_held_back() -> None:
-    entry = look(touch(Entry(published=EMPTY), 100), 120, GONE)
+    entry = look(touch(FollowedPath(published=EMPTY), 100), 120, GONE)
     assert (entry.published, entry.due) == (GONE, None)
 
 
@@ -148,7 +148,7 @@ def test_after_any_history_the_last_content_counts_in_bounded_time(steps: list[S
     """The oracle is the file itself: each writing is followed by an event, as the kernel's close is."""
     file: FileContent = GOOD
     version = 0
-    entry = Entry(published=file, stamp=stamp(version))
+    entry = FollowedPath(published=file, stamp=stamp(version))
     now = 0.0
 
     def run(until: float) -> None:

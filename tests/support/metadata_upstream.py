@@ -21,7 +21,7 @@ from podgate.features.metadata.server.pool import ServerAddress
 from podgate.features.metadata.server.proxy import Proxy, Setup
 from podgate.lab.peers.clouds.cloud import Cloud
 from podgate.lab.peers.clouds.gce import Gce
-from podgate.lab.peers.clouds.serving import Serving
+from podgate.lab.peers.clouds.serving import CloudServer
 from podgate.observe.logs import Log
 from podgate.targets.cell.apply import Cell
 from podgate.targets.cell.state import State as Held
@@ -69,7 +69,7 @@ class World:
     async def connect(self, port: int | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", port or self.port)
 
-    async def ask(self, data: bytes, port: int | None = None, seconds: float = 5.0) -> bytes:
+    async def ask(self, data: bytes, port: int | None = None, seconds: float = 60.0) -> bytes:
         """Send bytes, and give everything until the proxy closes; the requests say Connection: close, or are bad."""
         reader, writer = await self.connect(port)
         try:
@@ -84,7 +84,7 @@ class World:
         reader, writer = await self.connect()
         try:
             writer.write(data)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 return (await read_answer(reader))[0]
         finally:
             writer.close()
@@ -167,9 +167,9 @@ async def _stop(world: World, living: asyncio.Task[None]) -> None:
 
 
 @asynccontextmanager
-async def cloud_behind(cloud: Cloud | None = None, **options: Any) -> AsyncIterator[tuple[World, Serving]]:
+async def cloud_behind(cloud: Cloud | None = None, **options: Any) -> AsyncIterator[tuple[World, CloudServer]]:
     """Have a fake cloud, and a proxy in front of it."""
-    serving = Serving(cloud or Gce())
+    serving = CloudServer(cloud or Gce())
     async with serving.listening([("127.0.0.1", 0)]) as taken, proxy_to(taken[0], **options) as world:
         yield world, serving
 
@@ -216,7 +216,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a test's coroutine, at most for a while."""
 
     async def limited() -> T:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             return await main
 
     return asyncio.run(limited())

@@ -38,7 +38,7 @@ class Applied(Frozen, frozen=True):
     healed: bool
 
 
-class Report(Protocol):
+class Observer(Protocol):
     """Told what happens; the host turns it into logs, metrics and problems."""
 
     def applied(self, applied: Applied) -> None:
@@ -132,7 +132,7 @@ class StepTask(Generic[StatesT, S, P]):
         self,
         step: Step[StatesT, S, P],
         board: Board[StatesT],
-        report: Report,
+        report: Observer,
         jitter: Callable[[], float],
     ) -> None:
         self._step = step
@@ -307,7 +307,7 @@ def _told(plan: Plan) -> str:
 class FollowerTask(Generic[StatesT]):
     """Runs one follower beside its step: merges changes that it has not followed yet, and retries on its own."""
 
-    def __init__(self, follower: Follower[StatesT], step: str, report: Report, jitter: Callable[[], float]) -> None:
+    def __init__(self, follower: Follower[StatesT], step: str, report: Observer, jitter: Callable[[], float]) -> None:
         self._follower = follower
         self._step = step
         self._report = report

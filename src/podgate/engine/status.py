@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Final
 
 from podgate.engine.reconcile import Applied
@@ -17,7 +16,7 @@ from podgate.joints import ApplyError, Key
 from podgate.model.problems import Problem, Problems
 from podgate.model.table import Table, changes
 from podgate.observe.answers import TEXT, Answer
-from podgate.observe.logs import Lines, Log, Repeats, clipped
+from podgate.observe.logs import Log, Multiline, Repeats, clipped
 from podgate.observe.metrics import CONTENT_TYPE, SECONDS, Counter, Counters, Histogram, Measured, Reading, exposition
 
 PATIENCE: Final = 3
@@ -91,7 +90,7 @@ class Status:
             self._counters.add(f"{self._prefix}_drift_healed_total", step=step)
         if applied.plan:
             event = "drift healed" if applied.healed else "applied"
-            plan = Lines(clipped(applied.plan, MOST_LOGGED))
+            plan = Multiline(clipped(applied.plan, MOST_LOGGED))
             self._log.info(event, step=step, plan=plan, milliseconds=round(applied.seconds * 1000, 1))
 
     def failed(self, step: str, error: ApplyError, failures: int) -> None:
@@ -129,7 +128,7 @@ class Status:
         if fresh:
             write = self._log.warning if step in self._optional else self._log.error
             why = "\n".join(dict.fromkeys(fresh.values()))
-            write("refused", step=step, keys=_some(tuple(fresh)), why=Lines(clipped(why, MOST_LOGGED)))
+            write("refused", step=step, keys=_some(tuple(fresh)), why=Multiline(clipped(why, MOST_LOGGED)))
         self._refused[step] = refused
 
     # What the host tells.
@@ -154,8 +153,8 @@ class Status:
         self._degraded = degraded
 
     def problems(self, problems: Problems, describe: Callable[[Problem], str]) -> None:
-        """Log the problems that appeared or went away, in the order of the objects: a table has none."""
-        for change in sorted(changes(self._problems, problems), key=itemgetter(0)):
+        """Log the problems that appeared or went away."""
+        for change in changes(self._problems, problems):
             old, new = change.old or (), change.new or ()
             for problem in new:
                 if problem not in old:

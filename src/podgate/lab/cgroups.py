@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from podgate.lab.limits import CONTROLLERS, Hierarchy, Limits, Version, hierarchies, oom_kills, settings
+from podgate.lab.limits import CONTROLLERS, CgroupVersion, Hierarchy, Limits, hierarchies, oom_kills, settings
 from podgate.lab.places import Places
 
 _NOTE: Final = "cgroups"
@@ -67,7 +67,7 @@ class Cgroups:
     def __init__(self, places: Places, warn: Callable[[str], None]) -> None:
         self._note, self._warn = places.state / _NOTE, warn
         self._name = f"{_PREFIX}{places.name}-{secrets.token_hex(4)}"
-        self._parents: dict[str, tuple[Version, Path]] = {}
+        self._parents: dict[str, tuple[CgroupVersion, Path]] = {}
         self._count = 0
 
     @property

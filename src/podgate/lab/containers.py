@@ -13,8 +13,8 @@ from podgate.lab.images import BIN, words
 from podgate.lab.podenv import Surroundings, environment, expanded
 from podgate.lab.pods import Workload
 from podgate.lab.podspec import Container, VolumeMount
-from podgate.lab.rootfs import MachineRoot, RootRequest, Step, VolumeBind, container_root, hosts_file
-from podgate.lab.security import Refused, setpriv, user_of
+from podgate.lab.rootfs import MachineRoot, Operation, RootRequest, VolumeBind, container_root, hosts_file
+from podgate.lab.security import ConfigFault, setpriv, user_of
 from podgate.model.frozen import Frozen
 
 OBJECTS: Final = "/run/podgate-lab/objects"
@@ -94,13 +94,13 @@ def base_environment(container: Container, workload: Workload, installation: Ins
 
 def program(
     container: Container, workload: Workload, around: Surroundings, installation: Installation
-) -> Program | Refused:
+) -> Program | ConfigFault:
     """Give the container's main program."""
     prefix = setpriv(container, workload.pod.spec.security)
-    if isinstance(prefix, Refused):
+    if isinstance(prefix, ConfigFault):
         return prefix
     variables = environment(container, around, base_environment(container, workload, installation).items())
-    if isinstance(variables, Refused):
+    if isinstance(variables, ConfigFault):
         return variables
     own = tuple(expanded(word, variables) for word in words(container, installation.python))
     return Program((installation.setpriv, *prefix[1:], *own), variables, container.working_dir or "/")
@@ -112,13 +112,15 @@ def command_in(main: Program, command: tuple[str, ...], more: Mapping[str, str])
     return Program((*prefix, *command), {**main.environment, **more}, main.folder)
 
 
-def _bind(mount: VolumeMount, volumes: VolumePlaces, variables: Mapping[str, str]) -> VolumeBind | Refused:
+def _bind(mount: VolumeMount, volumes: VolumePlaces, variables: Mapping[str, str]) -> VolumeBind | ConfigFault:
     source = volumes.paths.get(mount.name)
     if source is None:
-        return Refused("CreateContainerConfigError", f"volumeMount {mount.mount_path}: no volume named {mount.name!r}")
+        return ConfigFault(
+            "CreateContainerConfigError", f"volumeMount {mount.mount_path}: no volume named {mount.name!r}"
+        )
     below = expanded(mount.sub_path_expr, variables) if mount.sub_path_expr else mount.sub_path
     if ".." in below.split("/") or below.startswith("/"):
-        return Refused("CreateContainerConfigError", f"subPath {below!r} leads out of volume {mount.name}")
+        return ConfigFault("CreateContainerConfigError", f"subPath {below!r} leads out of volume {mount.name}")
     path = posixpath.join(source, below) if below else source
     return VolumeBind(path, mount.mount_path, mount.read_only or mount.name in volumes.read_only)
 
@@ -129,12 +131,12 @@ def root(
     variables: Mapping[str, str],
     installation: Installation,
     volumes: VolumePlaces,
-) -> tuple[Step, ...] | Refused:
+) -> tuple[Operation, ...] | ConfigFault:
     """Give the steps for the container's root."""
     mounts = [*installation.mounts]
     for mount in container.volume_mounts or ():
         bind = _bind(mount, volumes, variables)
-        if isinstance(bind, Refused):
+        if isinstance(bind, ConfigFault):
             return bind
         mounts.append(bind)
     spec = workload.pod.spec

@@ -30,11 +30,11 @@ from podgate.lab.messages import (
     Apply,
     Connect,
     Delete,
+    Describe,
     Done,
     Execute,
     Failed,
     Progress,
-    Report,
     Request,
     Signal,
     Stop,
@@ -48,7 +48,7 @@ from podgate.lab.network import ROUTER
 from podgate.lab.nodeshell import node_program, node_root
 from podgate.lab.objects import Store
 from podgate.lab.places import Places
-from podgate.lab.probes import Place, connected
+from podgate.lab.probes import ProbeSource, connected
 from podgate.lab.runner import StartError, start_apart
 from podgate.linux.namespaces import mount
 from podgate.linux.processes import Child
@@ -60,7 +60,7 @@ _ACCEPT_AGAIN = 0.2
 """Seconds after which clients are taken again when the machine could not."""
 
 
-class End:
+class Ending:
     """Whether the lab shall end, and how many seconds its Pods have for it."""
 
     def __init__(self) -> None:
@@ -73,11 +73,11 @@ class End:
         self.asked.set()
 
 
-class Server:
+class ControlSocket:
     """The control socket and those who use it."""
 
     def __init__(
-        self, cluster: Cluster, installation: Installation, listener: socket.socket, end: End, store: Store | None
+        self, cluster: Cluster, installation: Installation, listener: socket.socket, end: Ending, store: Store | None
     ) -> None:
         self._cluster, self._installation, self._listener, self._end = cluster, installation, listener, end
         self._store = store
@@ -121,7 +121,7 @@ class Server:
                     await self._execute(connection, request, descriptors)
                 case Connect():
                     await self._connect(connection, request)
-                case Report():
+                case Describe():
                     send(connection, Done(value=self._cluster.report()))
                 case Stop():
                     send(connection, Done())
@@ -247,7 +247,7 @@ class Server:
         if address is None:
             send(connection, Failed(f"{target}: neither an address nor a Pod, node/NAME or host/NAME of this lab"))
             return
-        place = Place(self._cluster.wire.sandboxes[ROUTER].network, address)
+        place = ProbeSource(self._cluster.wire.sandboxes[ROUTER].network, address)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 made = await connected(place, address, request.port)
@@ -335,9 +335,9 @@ async def _work(
 ) -> None:
     """Run the cluster and answer clients, until one of them or a signal ends the lab."""
     listener = _listen(cluster.places.socket)
-    end = End()
+    end = Ending()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.ask)
-    server = group.create_task(Server(cluster, installation, listener, end, store).run())
+    server = group.create_task(ControlSocket(cluster, installation, listener, end, store).run())
     run = group.create_task(cluster.run())
     os.write(ready, b"ready\n")
     os.close(ready)

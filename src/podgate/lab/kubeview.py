@@ -27,7 +27,7 @@ _NEW: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _ACTED_ON: Final = frozenset({"Node", "Pod", "Host"})
 
 
-class Entry(Frozen, frozen=True):
+class Pending(Frozen, frozen=True):
     """A write on its way, with a number to find it again."""
 
     number: int
@@ -44,7 +44,7 @@ class View:
 
     def __init__(self, lab: str) -> None:
         self.faults: tuple[str, ...] = ()
-        self.pending: dict[ObjectRef, tuple[Entry, ...]] = {}
+        self.pending: dict[ObjectRef, tuple[Pending, ...]] = {}
         self._lab = lab
         self._told: Mapping[ObjectRef, Object] = {}
         self._answers: dict[ObjectRef, Object] = {}
@@ -63,9 +63,9 @@ class View:
     def submitted(self, write: Write) -> None:
         """Take a write of ours: from now on it counts as done."""
         self._numbers += 1
-        self.pending[write.ref] = (*self.pending.get(write.ref, ()), Entry(self._numbers, write))
+        self.pending[write.ref] = (*self.pending.get(write.ref, ()), Pending(self._numbers, write))
 
-    def answered(self, entries: tuple[Entry, ...], obj: Object | None) -> None:
+    def answered(self, entries: tuple[Pending, ...], obj: Object | None) -> None:
         """Take the API's answer to writes about one object: the object as it is now; None when they were refused."""
         ref = entries[0].write.ref
         numbers = {entry.number for entry in entries}
@@ -161,7 +161,7 @@ def _is_newer(obj: Object, than: Object | None) -> bool:
     return version_of(obj) > version_of(than)
 
 
-def merged(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+def merged(entries: tuple[Pending, ...]) -> tuple[Pending, ...]:
     """Give those of an object's next writes that one request can do: the first, or all statuses at the front."""
     count = 0
     while count < len(entries) and isinstance(entries[count].write, PutStatus):

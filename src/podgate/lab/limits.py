@@ -24,7 +24,7 @@ _LEAST_QUOTA: Final = 1_000  # Microseconds; the kernel refuses less (kernel/sch
 _LEAST_SHARES, _MOST_SHARES = 2, 262_144
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
-Version = Literal[1, 2]
+CgroupVersion = Literal[1, 2]
 
 
 class Limits(Frozen, frozen=True):
@@ -58,7 +58,7 @@ class Hierarchy(Frozen, frozen=True):
         own: the folder of the group that this process is in.
     """
 
-    version: Version
+    version: CgroupVersion
     top: str
     own: str
 
@@ -106,7 +106,7 @@ def resource_faults(spec: Mapping[str, Any], field: str) -> Iterator[tuple[str, 
                         yield here, f"{text!r} is more than the limit, {limit!r}; lower it or raise the limit"
 
 
-def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting, ...]:
+def settings(limits: Limits, controller: str, version: CgroupVersion) -> tuple[Setting, ...]:
     """Give what a controller is told about a container, in the order in which it must be written."""
     if controller == "memory":
         return _memory(limits.memory, version) if limits.memory else ()
@@ -125,7 +125,7 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
     return tuple(found)
 
 
-def _memory(limit: int, version: Version) -> tuple[Setting, ...]:
+def _memory(limit: int, version: CgroupVersion) -> tuple[Setting, ...]:
     """Limit memory, without swap beyond it; in version 2 the whole container is killed, as kubelets have it."""
     if version == 1:
         memory_and_swap = Setting("memory.memsw.limit_in_bytes", f"{limit}", optional=True)

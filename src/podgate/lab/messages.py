@@ -77,7 +77,7 @@ class Connect(Frozen, frozen=True, tag=True):
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
-class Report(Frozen, frozen=True, tag=True):
+class Describe(Frozen, frozen=True, tag=True):
     """Say what runs."""
 
 
@@ -87,7 +87,7 @@ class Stop(Frozen, frozen=True, tag=True):
     grace: float = 2.0
 
 
-Request = Apply | Delete | Wait | Execute | Signal | Connect | Report | Stop
+Request = Apply | Delete | Wait | Execute | Signal | Connect | Describe | Stop
 
 
 class Done(Frozen, frozen=True, tag=True):

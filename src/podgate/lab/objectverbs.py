@@ -19,7 +19,7 @@ from podgate.lab.fields import unhonoured
 from podgate.lab.kinds import Kinds, Object, Resource, ref_of
 from podgate.lab.kubejoin import Join
 from podgate.lab.manifests import read_manifests
-from podgate.lab.messages import Delete, LabError, Progress, Report
+from podgate.lab.messages import Delete, Describe, LabError, Progress
 from podgate.lab.objects import Store
 from podgate.lab.places import Places
 from podgate.lab.verbs import say, table
@@ -85,7 +85,7 @@ def up(arguments: argparse.Namespace) -> int:
     _, versions = _applied(where, objects, kinds)
     code = _await_ready(arguments, versions)
     if code == 0:
-        counts = client.ask(where, Report()).value
+        counts = client.ask(where, Describe()).value
         say(
             f"lab {where.name}: ready with {len(counts['nodes'])} nodes, {len(counts['pods'])} Pods, "
             f"{len(counts['hosts'])} hosts; state in {where.state}"

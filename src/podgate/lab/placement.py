@@ -12,7 +12,7 @@ from podgate.lab.places import Places
 from podgate.lab.podenv import Surroundings
 from podgate.lab.pods import Workload
 from podgate.lab.podspec import Volume
-from podgate.lab.security import Refused
+from podgate.lab.security import ConfigFault
 from podgate.lab.volumes import contents, of_machine
 from podgate.lab.volumewriter import VolumeWriter, make_empty_dir, make_host_path
 
@@ -30,20 +30,20 @@ class Volumes:
         self._folder = places.volatile / "pods" / "_".join(filter(None, workload.identity))
         self._writers: dict[str, VolumeWriter] = {}
 
-    def prepare(self, around: Surroundings) -> Refused | None:
-        """Make what is not made yet; Refused when an object or a path of the node is missing. May be called again."""
+    def prepare(self, around: Surroundings) -> ConfigFault | None:
+        """Make what is not made yet; a ConfigFault when an object or a path of the node is missing. May be repeated."""
         for volume in self._workload.pod.spec.volumes or ():
             if volume.name not in self.places.paths:
                 refused = self._place(volume, around)
                 if refused is not None:
-                    return Refused(refused.reason, f"volume {volume.name}: {refused.message}")
+                    return ConfigFault(refused.reason, f"volume {volume.name}: {refused.message}")
         return None
 
-    def _place(self, volume: Volume, around: Surroundings) -> Refused | None:
+    def _place(self, volume: Volume, around: Surroundings) -> ConfigFault | None:
         group = self._workload.pod.spec.security.fs_group
         folder, read_only = self._folder / volume.name, False
         files = contents(volume, around)
-        if isinstance(files, Refused):
+        if isinstance(files, ConfigFault):
             return files
         if files is not None:
             writer = VolumeWriter(folder, group)
@@ -56,7 +56,7 @@ class Volumes:
                 folder = Path(volume.host_path.path)
             else:
                 made = make_host_path(volume.host_path, self._lab.node(self._workload.node))
-                if isinstance(made, Refused):
+                if isinstance(made, ConfigFault):
                     return made
                 folder = made
         else:
@@ -70,7 +70,7 @@ class Volumes:
         for volume in self._workload.pod.spec.volumes or ():
             writer = self._writers.get(volume.name)
             files = contents(volume, around) if writer else None
-            if writer and files is not None and not isinstance(files, Refused):
+            if writer and files is not None and not isinstance(files, ConfigFault):
                 writer.write(files)
 
     def remove(self) -> None:

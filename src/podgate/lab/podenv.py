@@ -2,7 +2,7 @@
 
 Here: env, envFrom, the downward API, ``$(VAR)``. Pure.
 Not here: where the environment is used (lab/workload.py).
-Invariant: a reference that cannot be resolved and is not optional gives ``Refused``, never an empty value.
+Invariant: a reference that cannot be resolved and is not optional gives ``ConfigFault``, never an empty value.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from podgate.lab.podspec import Container, EnvVar, FieldRef, Pod, ResourceFieldRef
 from podgate.lab.quantities import quantity
-from podgate.lab.security import Refused
+from podgate.lab.security import ConfigFault
 from podgate.model.frozen import Frozen, ObjectRef
 
 Objects = Mapping[ObjectRef, Mapping[str, Any]]
@@ -61,7 +61,7 @@ def data_of(objects: Objects, kind: str, namespace: str, name: str) -> dict[str,
     return data
 
 
-def field(reference: FieldRef, around: Surroundings) -> str | Refused:
+def field(reference: FieldRef, around: Surroundings) -> str | ConfigFault:
     """Give a field of the Pod as the downward API shows it."""
     pod, path = around.pod, reference.field_path
     metadata = pod.metadata
@@ -85,14 +85,14 @@ def field(reference: FieldRef, around: Surroundings) -> str | Refused:
     if path in {"metadata.labels", "metadata.annotations"}:
         values = metadata.labels if path == "metadata.labels" else metadata.annotations
         return "\n".join(f'{key}="{_escaped(value)}"' for key, value in sorted((values or {}).items()))
-    return Refused("CreateContainerConfigError", f"fieldPath {path!r} is not one that the downward API has")
+    return ConfigFault("CreateContainerConfigError", f"fieldPath {path!r} is not one that the downward API has")
 
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def resource(reference: ResourceFieldRef, container: Container) -> str | Refused:
+def resource(reference: ResourceFieldRef, container: Container) -> str | ConfigFault:
     """Give a container's request or limit divided by the divisor, rounded up; 0 when it is not set."""
     kind, _, name = reference.resource.partition(".")
     wanted = container.resources
@@ -100,11 +100,11 @@ def resource(reference: ResourceFieldRef, container: Container) -> str | Refused
     try:
         amount, divisor = quantity((values or {}).get(name, "0")), quantity(reference.divisor) or 1
     except ValueError as error:
-        return Refused("CreateContainerConfigError", f"container {container.name}: {reference.resource}: {error}")
+        return ConfigFault("CreateContainerConfigError", f"container {container.name}: {reference.resource}: {error}")
     return str(math.ceil(amount / divisor))
 
 
-def _value(variable: EnvVar, container: Container, around: Surroundings) -> str | Refused | None:
+def _value(variable: EnvVar, container: Container, around: Surroundings) -> str | ConfigFault | None:
     """Give the value of a variable with valueFrom; None leaves the variable out."""
     source = variable.value_from
     if source is None:
@@ -117,7 +117,7 @@ def _value(variable: EnvVar, container: Container, around: Surroundings) -> str 
         ("ConfigMap", source.config_map_key_ref) if source.config_map_key_ref else ("Secret", source.secret_key_ref)
     )
     if reference is None:
-        return Refused("CreateContainerConfigError", f"variable {variable.name}: valueFrom names no source")
+        return ConfigFault("CreateContainerConfigError", f"variable {variable.name}: valueFrom names no source")
     data = data_of(around.objects, kind, around.pod.key[0], reference.name)
     if data is not None and reference.key in data:
         return data[reference.key].decode(errors="replace")
@@ -128,12 +128,12 @@ def _value(variable: EnvVar, container: Container, around: Surroundings) -> str 
         if data is None
         else f"{kind} {reference.name} has no key {reference.key!r}"
     )
-    return Refused("CreateContainerConfigError", f"variable {variable.name}: {what}")
+    return ConfigFault("CreateContainerConfigError", f"variable {variable.name}: {what}")
 
 
 def environment(
     container: Container, around: Surroundings, base: Iterable[tuple[str, str]] = ()
-) -> dict[str, str] | Refused:
+) -> dict[str, str] | ConfigFault:
     """Give a container's environment: ``base``, then envFrom, then env; later ones win."""
     variables = dict(base)
     for entry in container.env_from or ():
@@ -142,7 +142,7 @@ def environment(
             continue
         data = data_of(around.objects, kind, around.pod.key[0], reference.name)
         if data is None and not reference.optional:
-            return Refused("CreateContainerConfigError", f"envFrom: {kind} {reference.name} not found")
+            return ConfigFault("CreateContainerConfigError", f"envFrom: {kind} {reference.name} not found")
         variables |= {
             f"{entry.prefix}{key}": value.decode(errors="replace") for key, value in sorted((data or {}).items())
         }
@@ -151,8 +151,8 @@ def environment(
             variables[variable.name] = expanded(variable.value, variables)
             continue
         value = _value(variable, container, around)
-        if isinstance(value, Refused):
-            return Refused(value.reason, f"container {container.name}: {value.message}")
+        if isinstance(value, ConfigFault):
+            return ConfigFault(value.reason, f"container {container.name}: {value.message}")
         if value is not None:
             variables[variable.name] = value
     return variables

@@ -16,7 +16,7 @@ from podgate.linux.namespaces import inside_network
 from podgate.model.frozen import Frozen
 
 
-class Place(Frozen, frozen=True):
+class ProbeSource(Frozen, frozen=True):
     """Where a probe works: the network namespace's descriptor, and the Pod's primary address."""
 
     network: int
@@ -38,11 +38,11 @@ def port_of(port: int | str, container: Container) -> int:
     raise ValueError(f"container {container.name} has no port named {port!r}")
 
 
-async def connected(place: Place, host: str, port: int) -> socket.socket:
+async def connected(source: ProbeSource, host: str, port: int) -> socket.socket:
     """Connect inside the Pod's namespace. Raises OSError."""
-    address = host or place.address or "127.0.0.1"
+    address = host or source.address or "127.0.0.1"
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with inside_network(place.network):
+    with inside_network(source.network):
         made = socket.socket(family, socket.SOCK_STREAM)
     made.setblocking(False)
     try:
@@ -53,21 +53,21 @@ async def connected(place: Place, host: str, port: int) -> socket.socket:
     return made
 
 
-async def _http(place: Place, probe: HttpGet, container: Container) -> bool:
-    made = await connected(place, probe.host, port_of(probe.port, container))
+async def _http(source: ProbeSource, probe: HttpGet, container: Container) -> bool:
+    made = await connected(source, probe.host, port_of(probe.port, container))
     context = None
     if probe.scheme == "HTTPS":
         context = ssl.create_default_context()
         context.check_hostname = False  # As a kubelet: a probe asks for life, not for identity.
         context.verify_mode = ssl.CERT_NONE
     reader, writer = await asyncio.open_connection(
-        sock=made, ssl=context, server_hostname=(probe.host or place.address) if context else None
+        sock=made, ssl=context, server_hostname=(probe.host or source.address) if context else None
     )
     try:
         headers = {header.name.lower(): header for header in probe.http_headers}
         lines = [f"GET {probe.path if probe.path.startswith('/') else '/' + probe.path} HTTP/1.1"]
         if "host" not in headers:
-            lines.append(f"Host: {probe.host or place.address}:{port_of(probe.port, container)}")
+            lines.append(f"Host: {probe.host or source.address}:{port_of(probe.port, container)}")
         lines += [f"{header.name}: {header.value}" for header in probe.http_headers]
         lines += ["User-Agent: kube-probe/lab", "Accept: */*", "Connection: close", "", ""]
         writer.write("\r\n".join(lines).encode())
@@ -77,21 +77,21 @@ async def _http(place: Place, probe: HttpGet, container: Container) -> bool:
         writer.close()
 
 
-async def _tcp(place: Place, probe: TcpSocket, container: Container) -> bool:
-    (await connected(place, probe.host, port_of(probe.port, container))).close()
+async def _tcp(source: ProbeSource, probe: TcpSocket, container: Container) -> bool:
+    (await connected(source, probe.host, port_of(probe.port, container))).close()
     return True
 
 
-async def attempt(probe: Probe, container: Container, place: Place, run: RunCommand) -> bool:
+async def attempt(probe: Probe, container: Container, source: ProbeSource, run: RunCommand) -> bool:
     """Ask once; no answer in time is a failure."""
     try:
         async with asyncio.timeout(max(probe.timeout_seconds, 1)):
             if probe.exec:
                 return await run(probe.exec.command) == 0
             if probe.http_get:
-                return await _http(place, probe.http_get, container)
+                return await _http(source, probe.http_get, container)
             if probe.tcp_socket:
-                return await _tcp(place, probe.tcp_socket, container)
+                return await _tcp(source, probe.tcp_socket, container)
             return True
     except (OSError, ValueError, TimeoutError, ssl.SSLError):
         return False
@@ -102,7 +102,7 @@ _EAGER: Final = 0.1
 
 
 async def verdicts(
-    probe: Probe, container: Container, place: Place, run: RunCommand, *, eager: bool
+    probe: Probe, container: Container, source: ProbeSource, run: RunCommand, *, eager: bool
 ) -> AsyncIterator[bool]:
     """Give True or False each time that enough attempts in a row agree, for as long as somebody listens.
 
@@ -114,12 +114,12 @@ async def verdicts(
     period = max(probe.period_seconds, 1)
     patience = loop.time() + period if eager else 0.0
     while loop.time() < patience:
-        if await attempt(probe, container, place, run):
+        if await attempt(probe, container, source, run):
             break
         await asyncio.sleep(_EAGER)
     streak, last = 0, None
     while True:
-        good = await attempt(probe, container, place, run)
+        good = await attempt(probe, container, source, run)
         streak = streak + 1 if good == last else 1
         last = good
         if streak == max(probe.success_threshold if good else probe.failure_threshold, 1):

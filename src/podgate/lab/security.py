@@ -29,7 +29,7 @@ RUNTIME_CAPABILITIES: Final = (
 """What container runtimes give by default (containerd, CRI-O adds nothing)."""
 
 
-class Refused(Frozen, frozen=True):
+class ConfigFault(Frozen, frozen=True):
     """Why a container cannot be made from its manifest; ``reason`` is a kubelet's word for it."""
 
     reason: str
@@ -57,13 +57,13 @@ def _capabilities(container: Container) -> str | None:
     return ",".join(["-all", *(f"+{name}" for name in dict.fromkeys([*base, *add]))])
 
 
-def setpriv(container: Container, pod: PodSecurityContext) -> tuple[str, ...] | Refused:
+def setpriv(container: Container, pod: PodSecurityContext) -> tuple[str, ...] | ConfigFault:
     """Give the command that a container's own command is appended to."""
     context = container.security
     user = user_of(container, pod)
     must_not_be_root = context.run_as_non_root if context.run_as_non_root is not None else pod.run_as_non_root
     if must_not_be_root and user == 0:
-        return Refused(
+        return ConfigFault(
             "CreateContainerConfigError",
             f"container {container.name}: runAsNonRoot is set, but it would run as root: set runAsUser",
         )

@@ -16,7 +16,7 @@ from typing import Any
 from inotify_simple import INotify, flags
 
 from podgate.lab import client
-from podgate.lab.messages import Execute, LabError, Report
+from podgate.lab.messages import Describe, Execute, LabError
 from podgate.lab.places import DEFAULT_NAME, Places, folders
 
 
@@ -37,7 +37,7 @@ def labs(arguments: argparse.Namespace) -> int:
     found: list[dict[str, Any]] = []
     for where in _folders():
         try:
-            nodes = [node["name"] for node in client.ask(where, Report()).value["nodes"]]
+            nodes = [node["name"] for node in client.ask(where, Describe()).value["nodes"]]
             since = datetime.fromtimestamp(where.socket.stat().st_mtime, UTC).isoformat(timespec="seconds")
         except (LabError, FileNotFoundError) as error:
             say(str(error))
@@ -74,7 +74,7 @@ def status(arguments: argparse.Namespace) -> int:
     """Show what runs."""
     others = _others(arguments.places)
     try:
-        report = client.ask(arguments.places, Report()).value
+        report = client.ask(arguments.places, Describe()).value
     except LabError as error:
         raise LabError(f"{error}{'; ' if others else ''}{others}", error.code) from error
     if arguments.output == "json":
@@ -154,7 +154,7 @@ def logs(arguments: argparse.Namespace) -> int:
 def _first_container(where: Places, kind: str, namespace: str, name: str) -> str:
     if kind == "host":
         return "host"
-    for pod in client.ask(where, Report()).value["pods"]:
+    for pod in client.ask(where, Describe()).value["pods"]:
         if (pod["namespace"], pod["name"]) == (namespace, name):
             return str(pod["containers"][0])
     raise LabError(f"Pod/{namespace}/{name} not found")

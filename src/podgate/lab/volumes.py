@@ -13,7 +13,7 @@ from typing import Final
 from podgate.lab.kubewrites import token_ref
 from podgate.lab.podenv import Objects, Surroundings, data_of, field, resource
 from podgate.lab.podspec import DownwardVolume, HostPath, KeyToPath, Projection, TokenProjection, Volume
-from podgate.lab.security import Refused
+from podgate.lab.security import ConfigFault
 from podgate.model.frozen import Frozen
 
 MACHINE_PATHS: Final = ("/lib/modules", "/usr", "/etc/ssl", "/etc/ca-certificates", "/etc/pki", "/dev", "/sys", "/proc")
@@ -36,10 +36,10 @@ def _picked(
     mode: int,
     optional: bool,
     what: str,
-) -> Files | Refused:
+) -> Files | ConfigFault:
     """Give the files of one ConfigMap or Secret. An object that is missing but optional has none."""
     if data is None:
-        return {} if optional else Refused("ContainerCreating", f"{what} not found")
+        return {} if optional else ConfigFault("ContainerCreating", f"{what} not found")
     if items is None:
         return {key: Content(value, mode) for key, value in data.items()}
     files: dict[str, Content] = {}
@@ -47,29 +47,29 @@ def _picked(
         if item.key in data:
             files[item.path] = Content(data[item.key], mode if item.mode is None else item.mode)
         elif not optional:
-            return Refused("ContainerCreating", f"{what} has no key {item.key!r}")
+            return ConfigFault("ContainerCreating", f"{what} has no key {item.key!r}")
     return files
 
 
-def _downward(volume: DownwardVolume, around: Surroundings, mode: int) -> Files | Refused:
+def _downward(volume: DownwardVolume, around: Surroundings, mode: int) -> Files | ConfigFault:
     files: dict[str, Content] = {}
     containers = {container.name: container for container in around.pod.spec.containers}
     for item in volume.items:
-        value: str | Refused = ""
+        value: str | ConfigFault = ""
         if item.field_ref:
             value = field(item.field_ref, around)
         elif item.resource_field_ref:
             named = containers.get(item.resource_field_ref.container_name)
             if named is None:
-                return Refused("ContainerCreating", f"downwardAPI {item.path}: resourceFieldRef names no container")
+                return ConfigFault("ContainerCreating", f"downwardAPI {item.path}: resourceFieldRef names no container")
             value = resource(item.resource_field_ref, named)
-        if isinstance(value, Refused):
+        if isinstance(value, ConfigFault):
             return value
         files[item.path] = Content(value.encode(), mode if item.mode is None else item.mode)
     return files
 
 
-def _token(projection: TokenProjection, around: Surroundings) -> Files | Refused:
+def _token(projection: TokenProjection, around: Surroundings) -> Files | ConfigFault:
     """Give a token that says who it is for.
 
     In a cluster it is the API server's. A lab of its own has a token that nobody signed: only its own servers take it.
@@ -78,7 +78,7 @@ def _token(projection: TokenProjection, around: Surroundings) -> Files | Refused
     if around.joined:
         found = around.objects.get(token_ref(pod.key[0], pod.metadata.name, pod.metadata.uid, projection.audience))
         if found is None:
-            return Refused("ContainerCreating", f"no token for {projection.audience or 'the API server'} yet")
+            return ConfigFault("ContainerCreating", f"no token for {projection.audience or 'the API server'} yet")
         return {projection.path: Content(str(found["token"]).encode())}
     head = urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=")
     subject = f"system:serviceaccount:{pod.key[0]}:{pod.spec.service_account_name}"
@@ -86,7 +86,7 @@ def _token(projection: TokenProjection, around: Surroundings) -> Files | Refused
     return {projection.path: Content(head + b"." + urlsafe_b64encode(claims.encode()).rstrip(b"=") + b".", 0o600)}
 
 
-def _projected(source: Projection, around: Surroundings, mode: int) -> Files | Refused:
+def _projected(source: Projection, around: Surroundings, mode: int) -> Files | ConfigFault:
     namespace, objects = around.pod.key[0], around.objects
     if source.config_map:
         one = source.config_map
@@ -103,7 +103,7 @@ def _projected(source: Projection, around: Surroundings, mode: int) -> Files | R
     return {}
 
 
-def contents(volume: Volume, around: Surroundings) -> Files | Refused | None:
+def contents(volume: Volume, around: Surroundings) -> Files | ConfigFault | None:
     """Give a volume's files; None for a volume that is a plain folder (emptyDir, hostPath)."""
     namespace = around.pod.key[0]
     if volume.config_map:
@@ -120,7 +120,7 @@ def contents(volume: Volume, around: Surroundings) -> Files | Refused | None:
         files: dict[str, Content] = {}
         for source in volume.projected.sources:
             part = _projected(source, around, volume.projected.default_mode)
-            if isinstance(part, Refused):
+            if isinstance(part, ConfigFault):
                 return part
             files |= part
         return files

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from podgate.lab.podspec import HostPath
-from podgate.lab.security import Refused
+from podgate.lab.security import ConfigFault
 from podgate.lab.volumes import Content, Files
 
 _DATA: Final = "..data"
@@ -79,7 +79,7 @@ def make_empty_dir(folder: Path, group: int | None) -> None:
         folder.chmod(0o2777)
 
 
-def make_host_path(wanted: HostPath, node_folder: Path) -> Path | Refused:
+def make_host_path(wanted: HostPath, node_folder: Path) -> Path | ConfigFault:
     """Give the path in the node's folder that stands for a hostPath, made or checked as its type asks."""
     path = node_folder / wanted.path.lstrip("/")
     if wanted.type in _FOLDER_TYPES:
@@ -99,5 +99,5 @@ def make_host_path(wanted: HostPath, node_folder: Path) -> Path | Refused:
         "BlockDevice": path.is_block_device,
     }.get(wanted.type, path.exists)
     if not right():
-        return Refused("ContainerCreating", f"hostPath {wanted.path} is not a {wanted.type} on this node")
+        return ConfigFault("ContainerCreating", f"hostPath {wanted.path} is not a {wanted.type} on this node")
     return path

@@ -24,10 +24,10 @@ from podgate.lab.podenv import Objects, Surroundings
 from podgate.lab.pods import Workload, failures_after, restart_delay, restarts
 from podgate.lab.podspec import Container, Hook, Probe
 from podgate.lab.podstatus import ContainerState
-from podgate.lab.probes import Place, attempt, verdicts
+from podgate.lab.probes import ProbeSource, attempt, verdicts
 from podgate.lab.remains import Remains
 from podgate.lab.runner import StartError, start, start_in
-from podgate.lab.security import Refused
+from podgate.lab.security import ConfigFault
 from podgate.lab.wire import Sandbox
 from podgate.linux.namespaces import inside_network
 from podgate.linux.processes import Child
@@ -208,11 +208,11 @@ class Running:
     def _start(self, container: Container) -> Child | None:
         """Start a container's program; None, with the reason in its state, when that cannot be done now."""
         made = program(container, self.workload, self._around, self._lab.installation)
-        if isinstance(made, Refused):
+        if isinstance(made, ConfigFault):
             self._set(container.name, state="waiting", reason=made.reason, message=made.message)
             return None
         steps = root(container, self.workload, made.environment, self._lab.installation, self._volumes.places)
-        if isinstance(steps, Refused):
+        if isinstance(steps, ConfigFault):
             self._set(container.name, state="waiting", reason=steps.reason, message=steps.message)
             return None
         ref = self.workload.ref
@@ -294,10 +294,10 @@ class Running:
     def _verdicts(self, container: Container, probe: Probe, *, eager: bool) -> Any:
         return verdicts(probe, container, self._place(), partial(self._command_for, container), eager=eager)
 
-    def _place(self) -> Place:
+    def _place(self) -> ProbeSource:
         pod = self.workload.pod
         addresses = self.workload.host_ips if pod.spec.host_network else pod.status.addresses
-        return Place(self._sandbox.network, (addresses or ("",))[0])
+        return ProbeSource(self._sandbox.network, (addresses or ("",))[0])
 
     async def _command_for(self, container: Container, words: tuple[str, ...]) -> int:
         """Run a command in a container for a probe or hook, and give its exit code; it ends when nobody waits."""

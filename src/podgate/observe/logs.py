@@ -3,7 +3,7 @@
 Here: the writer, the escaping, and ``Repeats``: one line for a fault that lasts.
 Not here: what is worth a line; that is the caller's choice.
 Invariant: one record is one line, whatever a user put into it, and a stream that cannot be written to stops nobody.
-In text alone, ``Lines`` go on below their record; what goes on begins with spaces, as no record does.
+In text alone, a ``Multiline`` goes on below its record; what goes on begins with spaces, as no record does.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _BARE: Final = re.compile(r"[^\s\"'=\\{}\[\]]+")
 _RESERVED: Final = frozenset({"time", "level", "message"})
 
 
-class Lines(str):
+class Multiline(str):
     """Text of several lines that are ours, as a plan: a person sees them one below the other."""
 
     __slots__ = ()
@@ -61,7 +61,7 @@ def _quoted(text: str) -> str:
 def _plain(value: object) -> object:
     """Give what JSON can say as it is, and the text of everything else: a Secret's text is its digest."""
     if value is None or isinstance(value, (bool, int, str)):
-        return str(value) if isinstance(value, Lines) else value
+        return str(value) if isinstance(value, Multiline) else value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
@@ -165,7 +165,7 @@ class Log:
     def _as_text(self, level: Level, event: str, fields: Mapping[str, object]) -> str:
         shown = f"{_COLOURS[level]}{level:<7}{_PLAIN}" if self._colour else f"{level:<7}"
         words = [_time(self._clock()), shown, escaped(event)]
-        long = {key: value for key, value in fields.items() if isinstance(value, Lines) and "\n" in value}
+        long = {key: value for key, value in fields.items() if isinstance(value, Multiline) and "\n" in value}
         words += [f"{escaped(key)}={_shown(_plain(value))}" for key, value in fields.items() if key not in long]
         below = [line for key, value in long.items() for line in (f"  {escaped(key)}:", *_indented(value))]
         return "\n".join([" ".join(words), *below])

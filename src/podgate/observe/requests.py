@@ -10,7 +10,7 @@ from typing import Final
 
 from podgate.observe.metrics import Counter, Counters, Histogram, Measured
 
-Told = Callable[[str, str, str, float], None]
+OnRequest = Callable[[str, str, str, float], None]
 """Told of a request, as ``RequestCounts.answered``."""
 
 NO_ANSWER: Final = "<error>"

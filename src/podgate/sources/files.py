@@ -11,7 +11,7 @@ from typing import Final
 
 from podgate.model.files import FileContent, FileWatch
 from podgate.sources.following import Root, followed, load
-from podgate.sources.reading import Wanted
+from podgate.sources.reading import IsWanted
 
 MAX_BYTES: Final = 1 << 20
 """A larger file is Unreadable. It is the size limit of a ConfigMap too (kubernetes.io, "ConfigMaps")."""
@@ -44,7 +44,7 @@ def _roots(watches: tuple[FileWatch, ...]) -> tuple[Root, ...]:
     return tuple(Root(path=path, wanted=_wanted(among), limit=MAX_BYTES) for path, among in patterns.items())
 
 
-def _wanted(patterns: tuple[str, ...]) -> Wanted:
+def _wanted(patterns: tuple[str, ...]) -> IsWanted:
     return lambda name, _is_directory: is_wanted(name, patterns)
 
 

@@ -15,8 +15,8 @@ from podgate.joints import SourceError
 from podgate.linux.inotify import Directories, Event, What
 from podgate.model.files import Directory, FileContent, Missing
 from podgate.model.frozen import Frozen
-from podgate.sources.reading import Wanted, is_directory, is_regular, read, stamp_of, walk
-from podgate.sources.settling import Entry, Settling, Touch, looked, touched
+from podgate.sources.reading import IsWanted, is_directory, is_regular, read, stamp_of, walk
+from podgate.sources.settling import FollowedPath, Settling, Touch, looked, touched
 from podgate.sources.trails import Trails
 
 _ATTEMPTS: Final = 8
@@ -37,7 +37,7 @@ class Root(Frozen, frozen=True):
     """
 
     path: str
-    wanted: Wanted
+    wanted: IsWanted
     recursive: bool = False
     limit: int = 1 << 20
     settling: Settling = Settling()
@@ -50,7 +50,7 @@ class Following:
         self._follow = follow
         self._roots = {root.path: root for root in roots}
         self._root_of = dict(self._roots)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, FollowedPath] = {}
         self._children: dict[str, set[str]] = {}
         self._parent: dict[str, str] = {}
         self._due: set[str] = set()
@@ -140,7 +140,7 @@ class Following:
 
     def _add(self, path: str, root: Root, now: float, touch: Touch) -> None:
         self._root_of[path] = root
-        self._entries[path] = Entry()
+        self._entries[path] = FollowedPath()
         self._touch(path, touch, now)
 
     def _add_child(self, parent: str, child: str, now: float, touch: Touch) -> None:
@@ -165,7 +165,7 @@ class Following:
             self._list(path, glance.content, now, touch, again=before.hollow is not None)
         elif isinstance(after.published, Directory):
             for child in self._children.get(path, set()) - self._roots.keys():  # held back: so are its names
-                self._set(child, Entry(published=self._entries[child].published))
+                self._set(child, FollowedPath(published=self._entries[child].published))
         else:
             for child in list(self._children.pop(path, ())):
                 self._drop(child)
@@ -197,7 +197,7 @@ class Following:
         del self._entries[path], self._root_of[path]
         self._children.get(self._parent.pop(path), set()).discard(path)
 
-    def _set(self, path: str, entry: Entry) -> None:
+    def _set(self, path: str, entry: FollowedPath) -> None:
         self.changed = self.changed or entry.published != self._entries[path].published
         self._entries[path] = entry
         if entry.due is None:

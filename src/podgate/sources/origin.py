@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from podgate.joints import Source, SourceError
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.snapshot import Absent, Snapshot, Watch
-from podgate.observe.requests import Told, uncounted
+from podgate.observe.requests import OnRequest, uncounted
 from podgate.sources.constant import Constant
 from podgate.sources.manifests import ManifestSource, SnapshotReader, load_snapshot
 
@@ -107,7 +107,7 @@ def unasked(found: Origin, source: str | None, kubeconfig: str | None) -> str:
     return "objects come from the API of this Pod's cluster, by its own account"
 
 
-class Following(Frozen, frozen=True):
+class ObjectSource(Frozen, frozen=True):
     """A source of objects, how to tell it which single objects are wanted, and whether we lead.
 
     ``reader`` knows where objects stand that come from files.
@@ -124,10 +124,10 @@ def follow(
     watches: tuple[Watch, ...],
     environ: Mapping[str, str],
     report: Report,
-    told: Told = uncounted,
+    told: OnRequest = uncounted,
     *,
     state_dir: str = "",
-) -> Following:
+) -> ObjectSource:
     """Give the source of an origin; ``report`` is told of watches that fail, ``told`` of requests to an API.
 
     ``state_dir`` is where is kept what files said last.
@@ -139,15 +139,15 @@ def follow(
         case Manifests(path):
             # A folder is at hand: all that it holds is given, wanted or not.
             manifests = ManifestSource(path, watches, state_dir)
-            return Following(manifests, _all_the_same, _all_the_same, manifests.reader)
+            return ObjectSource(manifests, _all_the_same, _all_the_same, manifests.reader)
         case Api():
             from podgate.kubeapi.connection import Connection  # noqa: PLC0415 - see the invariant
             from podgate.sources.kube.source import KubeSource  # noqa: PLC0415
 
             kube = KubeSource(Connection(access_of(found, environ), told=told), watches, report=report)
-            return Following(kube, kube.want, kube.lead)
+            return ObjectSource(kube, kube.want, kube.lead)
         case _:
-            return Following(Constant(without_source(watches)), _all_the_same, _all_the_same)
+            return ObjectSource(Constant(without_source(watches)), _all_the_same, _all_the_same)
 
 
 def load(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str]) -> Snapshot:

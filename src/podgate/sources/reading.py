@@ -20,7 +20,7 @@ _LINKS: Final = 40
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 
-Wanted = Callable[[str, bool], bool]
+IsWanted = Callable[[str, bool], bool]
 """Whether a name of a directory is followed, given the name and whether it is a directory itself."""
 
 
@@ -113,7 +113,7 @@ def is_regular(stamp: Stamp | None) -> bool:
     return stamp is not None and stat.S_ISREG(stamp.mode)
 
 
-def read(path: str, limit: int, wanted: Wanted | None) -> Glance:
+def read(path: str, limit: int, wanted: IsWanted | None) -> Glance:
     """Read what is behind a path.
 
     Args:
@@ -137,7 +137,7 @@ def read(path: str, limit: int, wanted: Wanted | None) -> Glance:
         return Glance(Unreadable("its name holds a NUL or another character that no file name can have"), None)
 
 
-def _directory(path: str, wanted: Wanted | None) -> FileContent:
+def _directory(path: str, wanted: IsWanted | None) -> FileContent:
     if wanted is None:
         return Unreadable("it is a directory, not a regular file")
     with os.scandir(path) as found:

@@ -70,7 +70,7 @@ class Glance(Frozen, frozen=True):
     whole: bool = True
 
 
-class Entry(Frozen, frozen=True):
+class FollowedPath(Frozen, frozen=True):
     """One followed path.
 
     Attributes:
@@ -90,7 +90,7 @@ class Entry(Frozen, frozen=True):
     swapped: bool = False
 
 
-def touched(entry: Entry, now: float, touch: Touch, stamp: Stamp | None, settling: Settling) -> Entry:
+def touched(entry: FollowedPath, now: float, touch: Touch, stamp: Stamp | None, settling: Settling) -> FollowedPath:
     """Give the entry after a change of its path at ``now``; ``stamp`` is what stat says right after it."""
     first = now if entry.first is None else entry.first
     swapped = entry.swapped or touch is Touch.SWAPPED
@@ -99,7 +99,7 @@ def touched(entry: Entry, now: float, touch: Touch, stamp: Stamp | None, settlin
     return msgspec.structs.replace(entry, due=due, first=first, stamp=stamp, swapped=swapped)
 
 
-def looked(entry: Entry, now: float, glance: Glance, settling: Settling) -> Entry:
+def looked(entry: FollowedPath, now: float, glance: Glance, settling: Settling) -> FollowedPath:
     """Give the entry after a reading at ``now``: published, or held back with a time for the next reading.
 
     The very first reading is published whatever it is, since there is nothing better; if it was not whole, another one
@@ -114,8 +114,10 @@ def looked(entry: Entry, now: float, glance: Glance, settling: Settling) -> Entr
     if is_hollow(glance.content) and entry.published is not None and not is_hollow(entry.published):
         since = now if entry.hollow is None else entry.hollow
         if now < since + settling.persist:
-            return Entry(published=entry.published, due=since + settling.persist, hollow=since, stamp=glance.stamp)
-    return Entry(published=glance.content, due=again if moving else None, stamp=glance.stamp)
+            return FollowedPath(
+                published=entry.published, due=since + settling.persist, hollow=since, stamp=glance.stamp
+            )
+    return FollowedPath(published=glance.content, due=again if moving else None, stamp=glance.stamp)
 
 
 def is_hollow(content: FileContent) -> bool:

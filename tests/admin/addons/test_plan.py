@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podgate.admin.addons.folder import MODE_LABEL, Addon, Mode
-from podgate.admin.addons.plan import Found, Plan, Wanted, planned
+from podgate.admin.addons.plan import Found, Plan, WantedAddon, planned
 from podgate.model.frozen import ObjectRef
 from podgate.model.snapshot import Kind
 
@@ -27,11 +27,11 @@ def app(name: str) -> str:
     return name.partition("-v")[0]
 
 
-def wanted(text: str, mode: Mode = "Reconcile") -> Wanted:
+def wanted(text: str, mode: Mode = "Reconcile") -> WantedAddon:
     one = ref(text)
     kind = KINDS[one.kind]
     metadata = {"name": one.name, "labels": {MODE_LABEL: mode, "k8s-app": app(one.name)}}
-    return Wanted(
+    return WantedAddon(
         Addon(mode, {"apiVersion": kind.api_version, "kind": one.kind, "metadata": metadata}, "f:1"), kind, one
     )
 
@@ -46,7 +46,9 @@ def lines(plan: Plan) -> list[str]:
     return [line.replace("kube-system/", "") for line in str(plan).splitlines()]
 
 
-def plan_of(want: Iterable[Wanted], have: Iterable[Found], *, whole: bool = True, adopt: bool = False) -> list[str]:
+def plan_of(
+    want: Iterable[WantedAddon], have: Iterable[Found], *, whole: bool = True, adopt: bool = False
+) -> list[str]:
     return lines(planned(want, have, whole=whole, adopt=adopt))
 
 
@@ -138,7 +140,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("want", "have", "steps"), TABLE.values(), ids=TABLE.keys())
-def test_plans(want: list[Wanted], have: list[Found], steps: list[str]) -> None:
+def test_plans(want: list[WantedAddon], have: list[Found], steps: list[str]) -> None:
     assert plan_of(want, have) == steps
 
 

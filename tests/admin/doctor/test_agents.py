@@ -8,8 +8,8 @@ import yaml
 
 from podgate.admin.doctor.agents import (
     A_MOMENT,
-    Agent,
-    Placed,
+    AgentContainer,
+    AgentPod,
     agents_in,
     daemonset_of,
     image_findings,
@@ -35,28 +35,33 @@ def container(image: str, *args: str, command: tuple[str, ...] = ()) -> dict[str
 @pytest.mark.parametrize(
     ("spec", "agent"),
     [
-        (container("podgate:1", "masquerade", "run", "--x"), Agent("masquerade", "run", ("--x",), "podgate:1")),
-        (container("r/p:1", "metadata", "watch"), Agent("metadata", "watch", (), "r/p:1")),
+        (
+            container("podgate:1", "masquerade", "run", "--x"),
+            AgentContainer("masquerade", "run", ("--x",), "podgate:1"),
+        ),
+        (container("r/p:1", "metadata", "watch"), AgentContainer("metadata", "watch", (), "r/p:1")),
         (
             container("any", command=("/usr/bin/podgate", "metadata", "run")),
-            Agent("metadata", "run", (), "any"),
+            AgentContainer("metadata", "run", (), "any"),
         ),
         (
             container("registry.k8s.io/networking/ip-masq-agent:v2.12.6", "--masq-chain=X"),
-            Agent("masquerade", "run", ("--masq-chain=X",), "registry.k8s.io/networking/ip-masq-agent:v2.12.6", False),
+            AgentContainer(
+                "masquerade", "run", ("--masq-chain=X",), "registry.k8s.io/networking/ip-masq-agent:v2.12.6", False
+            ),
         ),
         (
             container("r:5000/metadata-proxy@sha256:abc"),
-            Agent("metadata", "run", (), "r:5000/metadata-proxy@sha256:abc", False),
+            AgentContainer("metadata", "run", (), "r:5000/metadata-proxy@sha256:abc", False),
         ),
-        (container("i", "-v", command=("/ip-masq-agent",)), Agent("masquerade", "run", ("-v",), "i", False)),
+        (container("i", "-v", command=("/ip-masq-agent",)), AgentContainer("masquerade", "run", ("-v",), "i", False)),
         (container("podgate:1", "masquerade", "check"), None),
         (container("nginx"), None),
         (container("podgate:1", "ingress", "run"), None),
         ({"name": "c"}, None),
     ],
 )
-def test_an_agent_is_known_by_what_its_container_runs(spec: dict[str, Any], agent: Agent | None) -> None:
+def test_an_agent_is_known_by_what_its_container_runs(spec: dict[str, Any], agent: AgentContainer | None) -> None:
     assert agents_in({"containers": [spec]}, FEATURES) == ((agent,) if agent else ())
 
 
@@ -145,7 +150,7 @@ def test_a_pod_that_has_no_node_yet_counts_for_the_one_that_it_was_made_for() ->
 
 
 def test_whether_an_agent_has_an_account_for_the_api() -> None:
-    def asks(**spec: Any) -> Placed:
+    def asks(**spec: Any) -> AgentPod:
         one = pod()
         one["spec"] |= spec
         return next(placed_in(one, FEATURES))
@@ -159,12 +164,12 @@ def test_whether_an_agent_has_an_account_for_the_api() -> None:
 @pytest.mark.parametrize(
     ("agents", "verdict", "seen"),
     [
-        ([Agent("m", "run", (), "a:1")] * 2, "ok", "agents run a:1; this is podgate 9"),
-        ([Agent("m", "run", (), "a:1"), Agent("m", "run", (), "a:2")], "bad", "agents run a:1, a:2"),
-        ([Agent("m", "run", (), "a:1", ours=False)], "unknown", "a:1: may be the program"),
+        ([AgentContainer("m", "run", (), "a:1")] * 2, "ok", "agents run a:1; this is podgate 9"),
+        ([AgentContainer("m", "run", (), "a:1"), AgentContainer("m", "run", (), "a:2")], "bad", "agents run a:1, a:2"),
+        ([AgentContainer("m", "run", (), "a:1", ours=False)], "unknown", "a:1: may be the program"),
     ],
 )
-def test_versions(agents: list[Agent], verdict: str, seen: str) -> None:
+def test_versions(agents: list[AgentContainer], verdict: str, seen: str) -> None:
     (found,) = image_findings("m", agents, "9")
     assert (found.verdict, found.seen.startswith(seen)) == (verdict, True)
 
@@ -179,7 +184,7 @@ def test_versions(agents: list[Agent], verdict: str, seen: str) -> None:
     ],
 )
 def test_an_agent_has_a_moment_to_report_whatever_clocks_say(ready_for: float, verdict: str) -> None:
-    agent = Agent("masquerade", "run", (), "podgate:1")
+    agent = AgentContainer("masquerade", "run", (), "podgate:1")
     now = 1_000_000.0
-    placed = Placed(agent, ObjectRef("Pod", "p", "x"), "n1", True, ("x", "default"), since=now - ready_for)
+    placed = AgentPod(agent, ObjectRef("Pod", "p", "x"), "n1", True, ("x", "default"), since=now - ready_for)
     assert [each.verdict for each in silent_findings("masquerade", [placed], (), now)] == [verdict]

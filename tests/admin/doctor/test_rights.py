@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import yaml
 
-from podgate.admin.doctor.agents import Agent
+from podgate.admin.doctor.agents import AgentContainer
 from podgate.admin.doctor.examining import Role, settings_of
 from podgate.admin.doctor.rights import Account, Right, is_allowed, reads, review, right_findings, tells
 from podgate.features.masquerade.feature import FEATURE as MASQUERADE
@@ -40,7 +40,7 @@ def given_by(folder: str) -> set[Right]:
 
 def test_masquerades_rights_are_those_of_its_manifests() -> None:
     role = Role(MASQUERADE, "masquerade", "run", True, "")
-    settings = settings_of(role, Agent("masquerade", "run", ("--config=/etc/config/ip-masq-agent",), ""))
+    settings = settings_of(role, AgentContainer("masquerade", "run", ("--config=/etc/config/ip-masq-agent",), ""))
     needs = reads(role.watches(settings)) | tells(MASQUERADE_POLICY, "kube-system", "podgate-masquerade")
     assert needs == given_by("masquerade-policies")
 
@@ -63,8 +63,8 @@ def test_settings_that_cannot_be_used_are_the_defaults() -> None:
     role = Role(MASQUERADE, "masquerade", "run", True, "")
     default = settings_of(role, None)
     for words in (("--nope",), ("--backend", "wrong"), ("--to-ports=x",)):
-        assert settings_of(role, Agent("masquerade", "run", words, "")) == default
-    assert settings_of(role, Agent("masquerade", "run", ("--masq-chain=X",), "", ours=False)) == default
+        assert settings_of(role, AgentContainer("masquerade", "run", words, "")) == default
+    assert settings_of(role, AgentContainer("masquerade", "run", ("--masq-chain=X",), "", ours=False)) == default
 
 
 @pytest.mark.parametrize(

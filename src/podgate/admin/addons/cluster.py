@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from podgate.admin.addons.folder import MODE_LABEL, Addon, Folder
-from podgate.admin.addons.plan import WORKLOADS, Found, Step, Wanted
+from podgate.admin.addons.plan import WORKLOADS, Found, Task, WantedAddon
 from podgate.admin.addons.workloads import all_started, counted, is_ready, on_host, selected
 from podgate.admin.reaching import Ask, listed
 from podgate.kubeapi.answers import Refusal
@@ -64,7 +64,7 @@ class Survey(Frozen, frozen=True):
         complaints: kinds that it does not have, and what it does not let us see: the folder is not whole then.
     """
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[WantedAddon, ...]
     found: tuple[Found, ...]
     complaints: tuple[str, ...]
     unlabelled: frozenset[tuple[str, ObjectRef]] = frozenset()
@@ -87,7 +87,7 @@ class Cluster:
     async def survey(self, folder: Folder) -> Survey:
         """Look at everything that a plan needs. Raises UnreachableError, also where the API is only busy."""
         kinds, complaints = await self._kinds_of({str(addon.body["apiVersion"]) for addon in folder.addons})
-        wanted: list[Wanted] = []
+        wanted: list[WantedAddon] = []
         for addon in folder.addons:
             known = kinds.get(str(addon.body["apiVersion"]))
             if known is None:
@@ -97,7 +97,7 @@ class Cluster:
                 near = did_you_mean(addon.kind, known)
                 complaints.append(f"{addon.place}: the API has no {addon.kind} in {addon.body['apiVersion']}{near}")
             else:
-                wanted.append(Wanted(addon, kind, self._ref(addon, kind)))
+                wanted.append(WantedAddon(addon, kind, self._ref(addon, kind)))
         found: dict[tuple[str, ObjectRef], Found] = {}
         for each in await self._each(wanted, self._seen):
             if isinstance(each, Found):
@@ -110,7 +110,7 @@ class Cluster:
         unlabelled = frozenset(self._standing(folder))
         return Survey(tuple(wanted), tuple(found.values()), tuple(complaints), unlabelled)
 
-    async def do(self, step: Step) -> str:
+    async def do(self, step: Task) -> str:
         """Do one step; give why it was refused, or an empty text. Raises UnreachableError."""
         if step.found is not None:
             answer = await self._sent(delete(step.found.kind, step.ref, step.found.uid))
@@ -150,7 +150,7 @@ class Cluster:
                 namespace = (each.namespace or self._namespace) if kind.namespaced else ""
                 yield kind.group, ObjectRef(kind.kind, each.name, namespace)
 
-    async def _seen(self, wanted: Wanted) -> Found | None:
+    async def _seen(self, wanted: WantedAddon) -> Found | None:
         """Look at one object that is wanted."""
         answer = await self._sent(get(wanted.kind, wanted.ref))
         if isinstance(answer, Refusal):
@@ -186,7 +186,7 @@ class Cluster:
 
     # --- asking -----------------------------------------------------------------------------------------------
 
-    def _apply(self, wanted: Wanted) -> Request:
+    def _apply(self, wanted: WantedAddon) -> Request:
         return _strict(apply(wanted.kind, wanted.ref, _fields(wanted.addon), self._manager, force=True))
 
     async def _sent(self, request: Request) -> bytes | Refusal:
@@ -252,7 +252,7 @@ def _fields(addon: Addon) -> dict[str, Any]:
     return {**{k: v for k, v in addon.body.items() if k not in {"apiVersion", "kind"}}, "metadata": metadata}
 
 
-def _named(wanted: Wanted) -> dict[str, str]:
+def _named(wanted: WantedAddon) -> dict[str, str]:
     return {"name": wanted.ref.name, **({"namespace": wanted.ref.namespace} if wanted.ref.namespace else {})}
 
 

@@ -35,7 +35,7 @@ PART: Final = ("app.kubernetes.io/component", "app.kubernetes.io/instance")
 """Labels that say which part of an application it is: there must be no difference in them."""
 
 
-class Wanted(Frozen, frozen=True):
+class WantedAddon(Frozen, frozen=True):
     """An add-on whose kind the API has."""
 
     addon: Addon
@@ -88,7 +88,7 @@ class Found(Frozen, frozen=True):
         return self.kind.group, self.ref
 
 
-class Step(Frozen, frozen=True):
+class Task(Frozen, frozen=True):
     """One thing to do, or not to do yet, or not to do at all.
 
     Attributes:
@@ -102,7 +102,7 @@ class Step(Frozen, frozen=True):
     verb: Verb
     ref: ObjectRef
     why: str = ""
-    wanted: Wanted | None = None
+    wanted: WantedAddon | None = None
     found: Found | None = None
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class Step(Frozen, frozen=True):
 class Plan(Frozen, frozen=True):
     """The steps, in the order in which they are done. Falsy when the cluster is as the folder says."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Task, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything to do, now or later."""
@@ -124,13 +124,13 @@ class Plan(Frozen, frozen=True):
         return "\n".join(map(str, self.steps))
 
     @property
-    def due(self) -> tuple[Step, ...]:
+    def due(self) -> tuple[Task, ...]:
         """What is to be done now."""
         return tuple(step for step in self.steps if step.verb in {"create", "correct", "remove"})
 
 
 def planned(
-    wanted: Iterable[Wanted],
+    wanted: Iterable[WantedAddon],
     found: Iterable[Found],
     *,
     whole: bool,
@@ -152,25 +152,25 @@ def planned(
     others = sorted((each for key, each in there.items() if key not in asked), key=_order, reverse=True)
     stay = [each for each in others if each.key in unlabelled and each.ours]
     left = [each for each in others if each.key not in unlabelled]
-    told = (Step("leave", each.ref, f"its manifest has no label {MODE_LABEL}: --mode gives it one") for each in stay)
+    told = (Task("leave", each.ref, f"its manifest has no label {MODE_LABEL}: --mode gives it one") for each in stay)
     return Plan((*steps, *told, *_removals(left, asked, there, whole, adopt)))
 
 
-def _brought(wanted: Wanted, found: Found | None) -> Step | None:
+def _brought(wanted: WantedAddon, found: Found | None) -> Task | None:
     """Give what brings one object to what the folder says."""
     if found is None:
-        return Step("create", wanted.ref, "", wanted)
+        return Task("create", wanted.ref, "", wanted)
     if found.going:
-        return Step("hold", wanted.ref, "it is being deleted, and is made again afterwards")
+        return Task("hold", wanted.ref, "it is being deleted, and is made again afterwards")
     if wanted.addon.mode == "EnsureExists" or not found.differs:
         return None
     why = "" if found.ours else "it is there, made by somebody else: its fields become the manifest's"
-    return Step("correct", wanted.ref, found.refused or why, wanted)
+    return Task("correct", wanted.ref, found.refused or why, wanted)
 
 
 def _removals(
-    left: list[Found], asked: Mapping[Any, Wanted], there: Mapping[Any, Found], whole: bool, adopt: bool
-) -> Iterator[Step]:
+    left: list[Found], asked: Mapping[Any, WantedAddon], there: Mapping[Any, Found], whole: bool, adopt: bool
+) -> Iterator[Task]:
     """Give what becomes of objects that are not in the folder; nothing goes while any workload has to stay."""
     due: list[Found] = []
     waits = False
@@ -178,23 +178,25 @@ def _removals(
         if each.mode != "Reconcile" or each.controlled or each.going or each.owner:
             continue
         if not each.ours and not adopt:
-            yield Step("leave", each.ref, f"it has {MODE_LABEL}=Reconcile, but is not of this set: --adopt takes it")
+            yield Task("leave", each.ref, f"it has {MODE_LABEL}=Reconcile, but is not of this set: --adopt takes it")
         elif not whole:
             waits = True
-            yield Step("hold", each.ref, "it is not in the folder, which has mistakes")
+            yield Task("hold", each.ref, "it is not in the folder, which has mistakes")
         elif blocker := _successor_to_wait_for(each, asked, there):
             waits = True
-            yield Step("hold", each.ref, f"it goes when {blocker} is ready")
+            yield Task("hold", each.ref, f"it goes when {blocker} is ready")
         else:
             due.append(each)
     for each in due:
         if waits:
-            yield Step("hold", each.ref, "it goes after the workloads that have to stay for now")
+            yield Task("hold", each.ref, "it goes after the workloads that have to stay for now")
         else:
-            yield Step("remove", each.ref, "it left the folder", None, each)
+            yield Task("remove", each.ref, "it left the folder", None, each)
 
 
-def _successor_to_wait_for(old: Found, asked: Mapping[Any, Wanted], there: Mapping[Any, Found]) -> ObjectRef | None:
+def _successor_to_wait_for(
+    old: Found, asked: Mapping[Any, WantedAddon], there: Mapping[Any, Found]
+) -> ObjectRef | None:
     """Give the first object that takes another's place and is not there yet."""
     if old.kind.kind not in WORKLOADS:
         return None
@@ -219,7 +221,7 @@ def _same_application(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return label is not None and all(one.get(each) == other.get(each) for each in (label, *PART))
 
 
-def _order(each: Wanted | Found) -> tuple[int, str, str, str]:
+def _order(each: WantedAddon | Found) -> tuple[int, str, str, str]:
     """Give the place of an object: what others need first, workloads last."""
     kind = each.kind.kind
     place = FIRST.index(kind) if kind in FIRST else len(FIRST) + (kind in WORKLOADS)

@@ -25,7 +25,7 @@ _NODE_NAME: Final = "metadata.name"
 _SOURCE_VARIABLE: Final = "PODGATE_SOURCE"
 
 
-class Agent(Frozen, frozen=True):
+class AgentContainer(Frozen, frozen=True):
     """What a container of a Pod, or of a DaemonSet's template, runs.
 
     Attributes:
@@ -45,7 +45,7 @@ class Agent(Frozen, frozen=True):
     by_files: bool = False
 
 
-class Placed(Frozen, frozen=True):
+class AgentPod(Frozen, frozen=True):
     """An agent's Pod.
 
     Attributes:
@@ -57,7 +57,7 @@ class Placed(Frozen, frozen=True):
         set: the DaemonSet that it belongs to; empty for none.
     """
 
-    agent: Agent
+    agent: AgentContainer
     ref: ObjectRef
     node: str
     asks: bool
@@ -70,28 +70,28 @@ class Placed(Frozen, frozen=True):
 class DaemonSet(Frozen, frozen=True):
     """A DaemonSet that has agents."""
 
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentContainer, ...]
     ref: ObjectRef
     selector: Mapping[str, str] = {}
 
 
-def agents_in(spec: Object, features: Iterable[str]) -> tuple[Agent, ...]:
+def agents_in(spec: Object, features: Iterable[str]) -> tuple[AgentContainer, ...]:
     """Give the agents among the containers of a Pod's spec."""
     known = set(features)
     return tuple(filter(None, (_agent(container, known) for container in spec.get("containers") or ())))
 
 
-def _agent(container: Object, features: set[str]) -> Agent | None:
+def _agent(container: Object, features: set[str]) -> AgentContainer | None:
     words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
     image = str(container.get("image", ""))
     for at, word in enumerate(words[:-1]):
         if word in features and words[at + 1] in {"run", "watch"}:
             by_files = any(each.get("name") == _SOURCE_VARIABLE for each in container.get("env") or ())
-            return Agent(word, words[at + 1], tuple(words[at + 2 :]), image, by_files=by_files)
+            return AgentContainer(word, words[at + 1], tuple(words[at + 2 :]), image, by_files=by_files)
     program = words[0].rpartition("/")[2] if container.get("command") else _last(image)
     if PROGRAMS.get(program) in features:
         given = words[1:] if container.get("command") else words
-        return Agent(PROGRAMS[program], "run", tuple(given), image, ours=False)
+        return AgentContainer(PROGRAMS[program], "run", tuple(given), image, ours=False)
     return None
 
 
@@ -100,7 +100,7 @@ def _last(image: str) -> str:
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
-def placed_in(pod: Object, features: Iterable[str]) -> Iterator[Placed]:
+def placed_in(pod: Object, features: Iterable[str]) -> Iterator[AgentPod]:
     """Give the agents of a Pod; one that has ended, or is going, has none."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     if status.get("phase") in {"Succeeded", "Failed"} or "deletionTimestamp" in metadata:
@@ -111,7 +111,7 @@ def placed_in(pod: Object, features: Iterable[str]) -> Iterator[Placed]:
     mounts = (mount for each in spec.get("containers") or () for mount in each.get("volumeMounts") or ())
     asks = any(mount.get("mountPath") == _ACCOUNT for mount in mounts)
     for agent in agents_in(spec, features):
-        yield Placed(
+        yield AgentPod(
             agent=agent,
             ref=ObjectRef("Pod", metadata["name"], namespace),
             node=spec.get("nodeName") or _meant_for(spec),
@@ -171,19 +171,21 @@ def daemonset_of(obj: Object, features: Iterable[str]) -> DaemonSet | None:
     return DaemonSet(agents, ref, spec.get("nodeSelector") or {}) if agents else None
 
 
-def of_feature(feature: str, pods: Iterable[Placed], sets: Iterable[DaemonSet]) -> tuple[list[Placed], list[DaemonSet]]:
+def of_feature(
+    feature: str, pods: Iterable[AgentPod], sets: Iterable[DaemonSet]
+) -> tuple[list[AgentPod], list[DaemonSet]]:
     """Give the Pods and DaemonSets that run one feature on nodes."""
     found = [each for each in pods if (each.agent.feature, each.agent.verb) == (feature, "run")]
     return found, [each for each in sets if any((a.feature, a.verb) == (feature, "run") for a in each.agents)]
 
 
 def node_findings(
-    feature: str, nodes: Sequence[Object], pods: Sequence[Placed], sets: Sequence[DaemonSet]
+    feature: str, nodes: Sequence[Object], pods: Sequence[AgentPod], sets: Sequence[DaemonSet]
 ) -> Iterator[Finding]:
     """Say of a feature that is installed which nodes have no agent, a bad one, or two."""
     name = f"{feature}: nodes"
     good, left_out = 0, []
-    by_node: dict[str, list[Placed]] = {}
+    by_node: dict[str, list[AgentPod]] = {}
     for pod in pods:
         by_node.setdefault(pod.node, []).append(pod)
     for node in nodes:
@@ -213,7 +215,7 @@ def node_findings(
     yield Finding(name, "ok" if good or not nodes else "off", f"{good} of {len(nodes)} have a ready agent")
 
 
-def silent_findings(feature: str, pods: Sequence[Placed], reported: Collection[str], now: float) -> Iterator[Finding]:
+def silent_findings(feature: str, pods: Sequence[AgentPod], reported: Collection[str], now: float) -> Iterator[Finding]:
     """Say which nodes' agents seem well and have never reported: what they do comes from the API.
 
     Args:
@@ -246,7 +248,7 @@ def _missing(labels: Mapping[str, str], sets: Sequence[DaemonSet]) -> str:
     return missing[0] if missing and all(missing) else ""
 
 
-def image_findings(feature: str, agents: Iterable[Agent], version: str) -> Iterator[Finding]:
+def image_findings(feature: str, agents: Iterable[AgentContainer], version: str) -> Iterator[Finding]:
     """Say which images a feature's agents run."""
     name = f"{feature}: version"
     images = sorted({agent.image for agent in agents if agent.image})

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from podgate import __version__
-from podgate.admin.doctor.agents import Agent, DaemonSet, Placed
+from podgate.admin.doctor.agents import AgentContainer, AgentPod, DaemonSet
 from podgate.admin.doctor.examining import (
     DAEMON_SET,
     Cluster,
@@ -146,7 +146,7 @@ def _deeds(
     found: Origin,
     chosen: Sequence[tuple[Role, Any]],
     cluster: Cluster,
-    agents: tuple[Sequence[Placed], Sequence[DaemonSet]],
+    agents: tuple[Sequence[AgentPod], Sequence[DaemonSet]],
     environ: Mapping[str, str],
 ) -> list[Finding]:
     """Say what each feature would do with what there is."""
@@ -186,16 +186,16 @@ def _as_mounted(role: Role, settings: Any) -> Any:
     return replace(settings, config=None) if config is not None and config == MOUNTED.get(role.name) else settings
 
 
-def _own(role: Role, pods: Sequence[Placed]) -> list[Placed]:
+def _own(role: Role, pods: Sequence[AgentPod]) -> list[AgentPod]:
     return [each for each in pods if (each.agent.feature, each.agent.verb) == (role.name, role.verb)]
 
 
-def _agent(role: Role, pods: Sequence[Placed]) -> Agent | None:
+def _agent(role: Role, pods: Sequence[AgentPod]) -> AgentContainer | None:
     """Give an agent of a role, the first of all: they are alike, or the versions say that they are not."""
     return next((each.agent for each in _own(role, pods)), None)
 
 
-def _accounts(role: Role, pods: Sequence[Placed]) -> list[Account]:
+def _accounts(role: Role, pods: Sequence[AgentPod]) -> list[Account]:
     """Give the accounts of the agents of a role that ask an API; our own login where none is there at all."""
     own = _own(role, pods)
     asking = {each.account for each in own if each.asks and each.agent.ours}

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from podgate.admin.doctor.agents import (
-    Agent,
+    AgentContainer,
+    AgentPod,
     DaemonSet,
-    Placed,
     daemonset_of,
     image_findings,
     node_findings,
@@ -82,7 +82,7 @@ class Cluster(Frozen, frozen=True):
     sets: tuple[Mapping[str, Any], ...] | str
 
 
-def settings_of(role: Role, agent: Agent | None) -> Any:
+def settings_of(role: Role, agent: AgentContainer | None) -> Any:
     """Give the settings of an agent, from its container's words; the defaults where it has none, or bad ones."""
     cls = role.feature.settings
     specs = options_of(cls)
@@ -178,7 +178,7 @@ class _Report(ApiStruct, frozen=True, rename="camel"):
 
 
 async def report_findings(
-    ask: Ask, role: Role, agents: Sequence[Placed], nodes: tuple[Mapping[str, Any], ...] | str
+    ask: Ask, role: Role, agents: Sequence[AgentPod], nodes: tuple[Mapping[str, Any], ...] | str
 ) -> list[Finding]:
     """Say which of the agents that report never did, and which reports are no agent's.
 
@@ -220,7 +220,7 @@ async def report_findings(
     return found
 
 
-def reporters(role: Role, roles: Iterable[Role], pods: Iterable[Placed]) -> list[Placed]:
+def reporters(role: Role, roles: Iterable[Role], pods: Iterable[AgentPod]) -> list[AgentPod]:
     """Give the agents that report in a role: those of its verb, and those that start a process of it, from an API.
 
     Args:
@@ -240,7 +240,7 @@ def reporters(role: Role, roles: Iterable[Role], pods: Iterable[Placed]) -> list
     return found
 
 
-def _reads_api(role: Role, pod: Placed, settings: Any) -> bool:
+def _reads_api(role: Role, pod: AgentPod, settings: Any) -> bool:
     """Say whether an agent gets its objects from an API, in which it reports then."""
     if settings.source or getattr(settings, "once", False) or not getattr(settings, "objects", True):
         return False
@@ -250,7 +250,7 @@ def _reads_api(role: Role, pod: Placed, settings: Any) -> bool:
 # --- what is in the cluster -----------------------------------------------------------------------------------
 
 
-def agents_of(cluster: Cluster, names: Sequence[str]) -> tuple[list[Placed], list[DaemonSet]]:
+def agents_of(cluster: Cluster, names: Sequence[str]) -> tuple[list[AgentPod], list[DaemonSet]]:
     """Give all agents."""
     pods = [] if isinstance(cluster.pods, str) else [each for pod in cluster.pods for each in placed_in(pod, names)]
     found = () if isinstance(cluster.sets, str) else (daemonset_of(each, names) for each in cluster.sets)
@@ -266,7 +266,7 @@ def hidden_findings(cluster: Cluster) -> Iterator[Finding]:
 
 
 def feature_findings(
-    name: str, cluster: Cluster, pods: Sequence[Placed], sets: Sequence[DaemonSet], version: str
+    name: str, cluster: Cluster, pods: Sequence[AgentPod], sets: Sequence[DaemonSet], version: str
 ) -> Iterator[Finding]:
     """Say where a feature's agents are."""
     own_pods, own_sets = of_feature(name, pods, sets)
@@ -306,7 +306,9 @@ def deed_findings(role: Role, settings: Any, snapshot: Snapshot, where: str, nod
     yield Finding(name, "ok", f"it would read {' and '.join(reading) or 'nothing'}; {told}")
 
 
-def unread_findings(role: Role, runs: Sequence[Any], agents: Iterable[Agent], snapshot: Snapshot) -> Iterator[Finding]:
+def unread_findings(
+    role: Role, runs: Sequence[Any], agents: Iterable[AgentContainer], snapshot: Snapshot
+) -> Iterator[Finding]:
     """Say which policies nobody reads: the feature is installed without the process that follows them.
 
     Args:

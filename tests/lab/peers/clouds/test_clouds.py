@@ -15,7 +15,7 @@ from podgate.lab.peers.clouds.azure import Azure
 from podgate.lab.peers.clouds.cloud import Asked, Cloud, Hold, Reply
 from podgate.lab.peers.clouds.gce import ACCOUNT, Gce
 from podgate.lab.peers.clouds.openstack import OpenStack
-from podgate.lab.peers.clouds.serving import Serving
+from podgate.lab.peers.clouds.serving import CloudServer
 from tests.support.metadata_upstream import run
 
 V1 = "/computeMetadata/v1/"
@@ -115,8 +115,8 @@ def test_openstacks_document_holds_the_password_twice() -> None:
 
 
 @asynccontextmanager
-async def served(cloud: Cloud) -> AsyncIterator[tuple[Serving, asyncio.StreamReader, asyncio.StreamWriter]]:
-    serving = Serving(cloud)
+async def served(cloud: Cloud) -> AsyncIterator[tuple[CloudServer, asyncio.StreamReader, asyncio.StreamWriter]]:
+    serving = CloudServer(cloud)
     async with serving.listening([("127.0.0.1", 0)]) as taken:
         reader, writer = await asyncio.open_connection(*taken[0])
         yield serving, reader, writer

@@ -22,7 +22,7 @@ from podgate.lab.peers.clouds.azure import Azure
 from podgate.lab.peers.clouds.cloud import Asked, Cloud
 from podgate.lab.peers.clouds.gce import Gce
 from podgate.lab.peers.clouds.openstack import OpenStack
-from podgate.lab.peers.clouds.serving import Serving
+from podgate.lab.peers.clouds.serving import CloudServer
 
 CLOUDS: Final[dict[str, Callable[[], Cloud]]] = {"gce": Gce, "aws": Aws, "azure": Azure, "openstack": OpenStack}
 
@@ -56,7 +56,7 @@ async def _serve(cloud: Cloud, addresses: Sequence[tuple[str, int]]) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with Serving(cloud, _note).listening(addresses) as taken:
+    async with CloudServer(cloud, _note).listening(addresses) as taken:
         print(json.dumps({"secrets": cloud.secrets, "listening": taken}), flush=True)
         await stop.wait()
 

@@ -16,7 +16,7 @@ import h11
 from podgate.lab.peers.clouds.cloud import Asked, Cloud, Hold, Reply
 
 
-class Serving:
+class CloudServer:
     """Serves one cloud.
 
     Attributes:
