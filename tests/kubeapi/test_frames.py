@@ -67,6 +67,12 @@ def test_each_kind_of_frame_is_an_event() -> None:
     assert error == Refusal(410, "Expired", "too old")
 
 
+def test_a_batch_has_the_newest_version_and_that_of_the_last_object() -> None:
+    lines = HISTORY.splitlines()
+    found = [(batch.resource_version, batch.object_version) for batch in (DECODER.batch(lines[:n]) for n in range(6))]
+    assert found == [("", ""), ("7", "7"), ("8", "8"), ("9", "8"), ("10", "10"), ("10", "10")]
+
+
 def test_it_does_not_matter_where_the_bytes_were_cut() -> None:
     for cut in range(len(HISTORY) + 1):
         assert events(HISTORY[:cut], HISTORY[cut:]) == WHOLE

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from podgate.engine.reconcile import Applied
@@ -153,8 +154,8 @@ class Status:
         self._degraded = degraded
 
     def problems(self, problems: Problems, describe: Callable[[Problem], str]) -> None:
-        """Log the problems that appeared or went away."""
-        for change in changes(self._problems, problems):
+        """Log the problems that appeared or went away, in the order of the objects: a table has none."""
+        for change in sorted(changes(self._problems, problems), key=itemgetter(0)):
             old, new = change.old or (), change.new or ()
             for problem in new:
                 if problem not in old:

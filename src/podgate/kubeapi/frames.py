@@ -86,10 +86,17 @@ class Bookmark(Frozen, frozen=True):
 
 
 class Batch(Frozen, frozen=True):
-    """The events of some lines, in order, and the newest resource version among them (empty for none)."""
+    """The events of some lines, in order.
+
+    Attributes:
+        events: the events.
+        resource_version: the newest among them; empty for none.
+        object_version: that of the last one which is about an object; empty for none.
+    """
 
     events: "tuple[Event, ...]"
     resource_version: str = ""
+    object_version: str = ""
 
 
 class ListPage(Frozen, frozen=True):
@@ -184,17 +191,20 @@ class Decoder:
     def batch(self, lines: Iterable[bytes]) -> Batch:
         """Decode some lines; raises NotAFrame. Only the last resource version is read: it is the newest."""
         events: list[Event] = []
-        last, line = b"", b""
+        last, of_object, line = b"", b"", b""
         try:
             for line in lines:
                 event = self._event(line)
                 events.append(event)
                 if not isinstance(event, Refusal):
                     last = line
-            version = _version.decode(last).object.metadata.resource_version if last else ""
+                    if not isinstance(event, Bookmark):
+                        of_object = line
+            version = _version_in(last)
+            object_version = version if of_object is last else _version_in(of_object)
         except msgspec.DecodeError as error:
             raise NotAFrame(f"no frame in a watch of {self._kind.kind}: {_start(line)}") from error
-        return Batch(tuple(events), version)
+        return Batch(tuple(events), version, object_version)
 
     def _event(self, line: bytes) -> Event:
         try:
@@ -291,6 +301,10 @@ class _NamedFrame(ApiStruct, frozen=True, rename="camel"):
 
 
 _named: Final = msgspec.json.Decoder(_NamedFrame)
+
+
+def _version_in(line: bytes) -> str:
+    return _version.decode(line).object.metadata.resource_version if line else ""
 
 
 def _fits(_obj: object) -> str:

@@ -78,7 +78,7 @@ class Whole:
     def batch(self, lines: Iterable[bytes]) -> Batch:
         """Read some lines of a watch; raises NotAFrame."""
         events: list[Event] = []
-        version = ""
+        version = of_object = ""
         for line in lines:
             frame = self._decoded(line)
             value = frame.get("object") or {}
@@ -96,7 +96,9 @@ class Whole:
                     events.append(Bookmark((metadata.get("annotations") or {}).get(INITIAL_END) == "true"))
                 case other:
                     raise NotAFrame(f"a watch of {self._kind.kind} sent the type {other!r}")
-        return Batch(tuple(events), version)
+            if frame.get("type") != "BOOKMARK":
+                of_object = version
+        return Batch(tuple(events), version, of_object)
 
     def page(self, body: bytes) -> ListPage:
         """Read one page of a list; raises NotAFrame."""

@@ -5,7 +5,7 @@ the server or the network does raises; and once the server answers again, the ne
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +19,7 @@ from podgate.model.kinds.config import CONFIG_MAP, ConfigMap
 from podgate.model.kinds.meta import ObjectMeta
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
+from podgate.sources.kube.standing import Standing
 from podgate.sources.kube.watching import Retrying, Watching
 
 EXPIRED = Refusal(410, "Expired")
@@ -50,7 +51,10 @@ def listed(*names: str, version: str = "5") -> Watching:
 
 
 def asks(watching: Watching) -> str:
-    """Say what the next request is for."""
+    """Say what the next request is for, once it is known that the store stands where the watch does."""
+    if watching.asks == "version":
+        watching.request(0.5)
+        watching.stands(Standing(watching.resource_version))
     query = watching.request(0.5).parameters()
     if "sendInitialEvents" in query:
         return "stream"
@@ -226,6 +230,93 @@ def test_a_kind_that_was_listed_is_doubted_longer() -> None:
     assert (watching.absent, names(watching)) == ("forbidden", set())
 
 
+def test_a_kind_of_which_no_version_is_told_is_followed_all_the_same() -> None:
+    watching = listed("a")
+    for _ in range(Retrying().doubted_listed):
+        assert watching.asks == "version"
+        watching.request(0)
+        assert watching.refused(FORBIDDEN) is False
+    assert (watching.asks, watching.pause(1) > 0) == ("watch", True)
+    assert watching.request(0).parameters()["resourceVersion"] == "5"
+    watching.batch(Batch((put("b"),), "6", "6"))
+    assert names(watching) == {"a", "b"}
+    watching.ended()
+    assert watching.asks == "watch"
+    # Where the watch is refused as well, the kind is absent as soon as it was always.
+    asks(watching)
+    for _ in range(Retrying().doubted_listed):
+        watching.request(0)
+        watching.refused(FORBIDDEN)
+    assert watching.absent == "forbidden"
+
+
+# A store that was restored to an older state: it is asked where it stands before each watch.
+
+
+def follows(*changed: Put[ConfigMap] | Gone, version: str = "9") -> Watching:
+    """Give a watch of one object, `a`, that heard of these changes and was cut."""
+    watching = listed("a")
+    watching.batch(Batch(changed, version, version))
+    watching.lost("cut")
+    assert watching.asks == "version"
+    return watching
+
+
+def test_it_is_asked_for_the_object_that_changed_last() -> None:
+    request = follows(put("b"), put("c")).request(0)
+    assert request.path == "/api/v1/namespaces/default/configmaps"
+    # Without a resource version: a server whose memory is late must not be believed.
+    assert request.parameters() == {"fieldSelector": "metadata.name=c"}
+
+
+def test_a_store_that_stands_where_it_did_is_followed_at_once() -> None:
+    watching = follows(put("b"))
+    assert watching.request(0).parameters()["fieldSelector"] == "metadata.name=b"
+    assert watching.stands(Standing("9", {"b": "9"})) is False
+    assert (watching.pause(1), watching.asks) == (0, "watch")
+    assert watching.request(0).parameters()["resourceVersion"] == "9"
+    # And asked again before the next one.
+    watching.lost("cut")
+    assert watching.asks == "version"
+
+
+def test_an_older_store_means_a_new_list_and_objects_stay_until_it_is_whole() -> None:
+    watching = follows(put("b"))
+    watching.request(0)
+    assert watching.stands(Standing("7")) is False
+    assert watching.trouble == (
+        "ConfigMap was followed to version 9, and is at 7 now with an older state, as after a restore of the API's "
+        "store: all is listed anew"
+    )
+    assert names(watching) == {"a", "b"}
+    assert watching.pause(1) <= Retrying().between
+    assert asks(watching) == "stream"
+    assert watching.batch(end("7", put("a"))) is True
+    assert (names(watching), watching.trouble) == ({"a"}, "")
+    watching.ended()
+    assert asks(watching) == "since 7"
+
+
+def test_a_list_in_pages_is_followed_without_a_question() -> None:
+    watching = fresh()
+    asks(watching)
+    watching.refused(Refusal(422, "Invalid"))
+    asks(watching)
+    watching.page(ListPage((put("b"),), "4"))
+    assert watching.asks == "watch"
+
+
+@pytest.mark.parametrize("no", [Refusal(401), Refusal(429, retry_after=7), Refusal(500), Refusal(503), Refusal(504)])
+def test_while_no_version_is_told_nothing_is_followed(no: Refusal) -> None:
+    watching = follows(put("b"))
+    for _ in range(20):
+        watching.request(0)
+        watching.refused(no)
+        assert (watching.asks, watching.pause(0) >= max(Retrying().first / 2, no.retry_after)) == ("version", True)
+    assert names(watching) == {"a", "b"}
+    assert watching.trouble.startswith(f"cannot watch ConfigMap: {no.code}")
+
+
 def test_silence_is_a_lost_connection_once_and_a_new_list_twice() -> None:
     watching = listed("a")
     asks(watching)
@@ -266,14 +357,20 @@ class Server:
     """What a server holds, and each moment of it."""
 
     def __init__(self) -> None:
-        self.version = 10
+        self.moments: list[dict[str, str]] = []
+        self.restore()
+
+    def restore(self) -> None:
+        """Have what was there in the beginning, and know nothing of what came then."""
+        self.version = self.oldest = 10
         self.objects: dict[str, str] = {"a": "0"}
+        self.versions = {"a": 10}
         self.history: list[tuple[int, Put[ConfigMap] | Gone]] = []
-        self.moments = [dict(self.objects)]
-        self.oldest = 10
+        self.moments.append(dict(self.objects))
 
     def write(self, name: str, value: str | None) -> None:
         self.version += 1
+        self.versions[name] = self.version
         if value is None:
             self.objects.pop(name, None)
             self.history.append((self.version, Gone(ref(name))))
@@ -285,10 +382,16 @@ class Server:
     def everything(self) -> tuple[Put[ConfigMap], ...]:
         return tuple(put(name, value) for name, value in self.objects.items())
 
+    def standing(self, query: Mapping[str, str]) -> Standing:
+        name = query["fieldSelector"].removeprefix("metadata.name=")
+        return Standing(str(self.version), {name: str(self.versions[name])} if name in self.objects else {})
+
 
 def serve(server: Server, watching: Watching, request: Request) -> None:
     query = request.parameters()
-    if "sendInitialEvents" in query:
+    if "fieldSelector" in query:
+        watching.stands(server.standing(query))
+    elif "sendInitialEvents" in query:
         everything = server.everything()
         watching.batch(Batch(everything[:1], str(server.version)))
         watching.batch(end(str(server.version), *everything[1:]))
@@ -299,8 +402,9 @@ def serve(server: Server, watching: Watching, request: Request) -> None:
         else:
             for version, event in server.history:
                 if version > since:
-                    watching.batch(Batch((event,), str(version)))
-            watching.batch(Batch((Bookmark(),), str(server.version)))
+                    watching.batch(Batch((event,), str(version), str(version)))
+            if server.version >= since:  # as kube-apiserver, which tells a watch that is ahead of it nothing
+                watching.batch(Batch((Bookmark(),), str(server.version)))
             watching.ended()
     else:
         watching.page(ListPage(server.everything(), str(server.version)))
@@ -308,12 +412,14 @@ def serve(server: Server, watching: Watching, request: Request) -> None:
 
 def half(server: Server, watching: Watching, request: Request) -> None:
     query = request.parameters()
-    if "sendInitialEvents" in query:
+    if "fieldSelector" in query:
+        pass
+    elif "sendInitialEvents" in query:
         watching.batch(Batch(server.everything()[:1], str(server.version)))
     elif "watch" in query and int(query["resourceVersion"]) >= server.oldest:
         new = [each for each in server.history if each[0] > int(query["resourceVersion"])]
         for version, event in new[: len(new) // 2]:
-            watching.batch(Batch((event,), str(version)))
+            watching.batch(Batch((event,), str(version), str(version)))
     elif "watch" not in query:
         watching.page(ListPage(server.everything()[:1], str(server.version), "more"))
         watching.request(0)
@@ -352,7 +458,7 @@ def _end(watching: Watching, request: Request) -> None:
 
 def _bookmark(server: Server, watching: Watching, request: Request) -> None:
     """Tell the newest version, after all that leads there."""
-    if "resourceVersion" in request.parameters():
+    if {"resourceVersion", "fieldSelector"} & request.parameters().keys():
         serve(server, watching, request)
     else:
         watching.lost("gone")
@@ -363,6 +469,8 @@ def live(deeds: list[str], writes: list[tuple[str, str | None] | None]) -> None:
     for deed, write in itertools.zip_longest(deeds, writes):
         if write == ("compact", None):
             server.oldest = server.version
+        elif write == ("restore", None):
+            server.restore()
         elif write is not None:
             server.write(*write)
         if deed is not None:
@@ -373,7 +481,7 @@ def live(deeds: list[str], writes: list[tuple[str, str | None] | None]) -> None:
             assert shown in server.moments
         else:
             assert shown == {}
-    for _ in range(4):
+    for _ in range(6):
         serve(server, watching, watching.request(0.5))
     assert {found.name: obj.data["v"] for found, obj in watching.objects.items()} == server.objects
     assert (watching.listed, watching.trouble) == (True, "")
@@ -384,6 +492,15 @@ def test_every_order_of_three_bad_things_ends_well(first: str) -> None:
     for second, third in itertools.product(DEEDS, DEEDS):
         live([first, second, third], [("b", "1"), ("a", None), ("b", "2")])
         live(["works", first, second, third], [None, ("b", "1"), ("compact", None), ("a", "3")])
+
+
+@pytest.mark.parametrize("first", DEEDS)
+def test_a_restored_store_is_noticed_whatever_happens_beside(first: str) -> None:
+    lost: list[tuple[str, str | None] | None] = [None, ("b", "1"), ("a", None), ("restore", None)]
+    for second, third in itertools.product(DEEDS, DEEDS):
+        live(["works", "works", "works", first, second, third], [*lost, ("c", "1")])
+        # As many changes as were lost: its version alone gives nothing away.
+        live(["works", "works", "works", first, second, third], [*lost, ("c", "1"), ("c", "2"), ("c", "3")])
 
 
 WRITES = st.one_of(

@@ -17,6 +17,7 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.snapshot import Absent, Kind, Listed, Snapshot, Watch
 from podgate.model.table import Table
 from podgate.sources.kube.merging import Merging
+from podgate.sources.kube.standing import standing_of
 from podgate.sources.kube.wanted import watches_for
 from podgate.sources.kube.watching import Retrying, Watching
 
@@ -124,8 +125,14 @@ class KubeSource:
         return Snapshot(kinds, faults, self._pending(), self._ages())
 
     def _ages(self) -> dict[str, float]:
+        """Say for how long kinds cannot be followed; of two watches of one kind the one counts that failed first."""
         now = _now() if self._unheard else 0.0
-        return {each.watch.kind.kind: now - self._failing[each] for each in self._unheard if each.listed}
+        found: dict[str, float] = {}
+        for each in self._unheard:
+            if each.listed:
+                kind = each.watch.kind.kind
+                found[kind] = max(now - self._failing[each], found.get(kind, 0.0))
+        return found
 
     def _single(self, kind: str, merging: Merging) -> Listed[Any] | Absent:
         streams = [*self._named.values(), *self._retired]
@@ -169,11 +176,14 @@ class KubeSource:
 
     async def _ask(self, watching: Watching, decoder: Decoding) -> bool:
         """Do one request to its end."""
-        pages = watching.pages
+        asks = watching.asks
         request = watching.request(random.random())  # noqa: S311
-        if pages:
+        if asks != "watch":
             answer = await self._connection.send(request)
-            return watching.refused(answer.refused) if answer.refused else watching.page(decoder.page(answer.body))
+            if answer.refused:
+                return watching.refused(answer.refused)
+            body = answer.body
+            return watching.stands(standing_of(body)) if asks == "version" else watching.page(decoder.page(body))
         async with self._connection.stream(request) as stream:
             if stream.refused:
                 return watching.refused(stream.refused)
@@ -237,7 +247,7 @@ class KubeSource:
             tasks: dict[Watch, asyncio.Task[None]] = {}
             while True:
                 wanted = watches_for(self._wanted, self._by_name)
-                for watch in tasks.keys() - set(wanted):
+                for watch in [each for each in tasks if each not in wanted]:
                     tasks.pop(watch).cancel()
                     # What it gave counts until the streams that take over have answered.
                     self._retired = (*self._retired, self._named.pop(watch))

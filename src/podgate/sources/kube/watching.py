@@ -7,23 +7,29 @@ there before stays. An API that does not answer changes nothing.
     stream   all objects as events, then changes (KEP-3157)  --refused-->  pages
     pages    a list in pages                                 --410 amid--> pages, in one piece
     changes  since a resource version                        --410-->      stream or pages
+             which the store must have reached               --older-->    stream or pages
 """
 
 from typing import Any, Final, Literal
 
 from podgate.kubeapi.answers import UNAVAILABLE, Refusal
 from podgate.kubeapi.frames import Batch, Bookmark, Broken, Event, Gone, ListPage, Put
-from podgate.kubeapi.requests import Request, follow, list_page, page_of, stream_all
+from podgate.kubeapi.requests import Request, ask_version, follow, list_page, page_of, stream_all
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.meta import Bounds
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.model.table import Table
 from podgate.sources.kube.room import Room
+from podgate.sources.kube.standing import Last, Standing, judged, last_change
+
+Asks = Literal["version", "page", "watch"]
+"""What a request is answered by: where the store stands, a page of a list, or a watch."""
 
 Why = Literal["not installed", "forbidden"]
 _ABSENT: Final[dict[int, Why]] = {403: "forbidden", 404: "not installed"}
 _NO_STREAMING: Final = (400, 422)
+_NOT_THAT_QUESTION: Final = (400, 403, 404, 405, 422)
 _PROGRESS: Final = "RequestWatchProgress"
 """In the message of an API server whose etcd is older than 3.4.31 or 3.5.13: it cannot stream lists."""
 
@@ -38,7 +44,8 @@ class Retrying(Frozen, frozen=True):
         lasting: the length of one watch, which jitter up to doubles.
         doubted: refusals (403, 404) until a kind that was never listed is absent; one may be a server that starts.
         doubted_listed: the same for a kind that was listed: an API server that starts refuses for a while (its own
-            watches of roles and kinds are not there yet), and that must not take objects away.
+            watches of roles and kinds are not there yet), and that must not take objects away. So often it must refuse
+            to say where its store stands, too, until it is not asked for that any more.
     """
 
     first: float = 0.5
@@ -73,6 +80,10 @@ class Watching:
         self.resource_version = ""
         self._retrying = retrying
         self._mode: Literal["stream", "pages", "changes"] = "stream"
+        self._asked: Asks = "watch"
+        self._last: Last | None = None
+        self._verified = False
+        self._verifies = True
         self._streams = True
         self._token = ""
         self._bounds: Bounds | None = getattr(watch.kind.decodes_to, "bounds", None)
@@ -104,9 +115,11 @@ class Watching:
         return self._mode == "changes"
 
     @property
-    def pages(self) -> bool:
-        """Whether the next request is answered by a page, not by a watch."""
-        return self._mode == "pages"
+    def asks(self) -> Asks:
+        """What the next request is answered by."""
+        if self._mode == "pages":
+            return "page"
+        return "watch" if self._mode == "stream" or self._verified or not self._verifies else "version"
 
     # What to do next.
 
@@ -114,6 +127,8 @@ class Watching:
         """Seconds to wait before the next request; ``jitter``, from 0 to 1, spreads clients over half to all of it."""
         if self.absent is not None:
             wait = self._retrying.longest
+        elif self._verified:
+            wait = 0.0
         elif self._failures:
             wait = min(self._retrying.first * 2.0 ** min(self._failures - 1, 16), self._retrying.longest)
         elif self._token or not self.listed:
@@ -127,20 +142,40 @@ class Watching:
         """Give the next request."""
         self._asked_to_wait = 0.0
         self._heard = self.over = False
+        self._asked = self.asks
         seconds = round(self._retrying.lasting * (1 + jitter))
+        if self._asked == "version":
+            return ask_version(self.watch, self._last.ref if self._last else None)
         if self._mode == "changes":
+            self._verified = False
             return follow(self.watch, self.resource_version, seconds)
-        if self._mode == "stream":
-            self._stage_afresh()
-            return stream_all(self.watch, seconds)
         if not self._token:
             self._stage_afresh()
-        return list_page(self.watch, self._token, self._limit)
+            self._last = None
+        return (
+            stream_all(self.watch, seconds)
+            if self._mode == "stream"
+            else list_page(self.watch, self._token, self._limit)
+        )
 
     def _stage_afresh(self) -> None:
         self._staged, self._staged_faults, self._staged_room = {}, {}, Room(self.watch.kind)
 
     # What came of it. Each says whether something changed for the reader of the snapshot.
+
+    def stands(self, standing: Standing) -> bool:
+        """Take where the store stands, which is asked before each watch: one that is ahead of it would hear nothing."""
+        verdict = judged(self.resource_version, self._last, standing)
+        if verdict == "same":
+            self._verified = True
+            return False
+        self._list_again()
+        self._failures = 0  # it answers; and what follows, if it fails, counts again
+        if verdict == "older":
+            now = standing.resource_version
+            went = f"followed to version {self.resource_version}, and is at {now} now with an older state"
+            self.trouble = f"{self._what} was {went}, as after a restore of the API's store: all is listed anew"
+        return False
 
     def page(self, page: ListPage) -> bool:
         """Take one page of a list."""
@@ -168,6 +203,7 @@ class Watching:
             else:
                 self._stage(event)
         changed |= self._apply(live)
+        self._last = last_change(batch) or self._last
         if self._mode == "changes":
             self.resource_version = batch.resource_version or self.resource_version
             self._works()
@@ -209,6 +245,8 @@ class Watching:
         self._asked_to_wait = refusal.retry_after
         if self._mode == "stream" and self._cannot_stream(refusal):
             return False
+        if self._asked == "version" and refusal.code in _NOT_THAT_QUESTION:
+            return self._not_told(refusal)
         if refusal.code in _ABSENT and not refusal.expired:
             return self._unavailable(refusal)
         return self._error(refusal)
@@ -254,6 +292,14 @@ class Watching:
         self._complain(f"{why} ({refusal})")
         return changed
 
+    def _not_told(self, refusal: Refusal) -> bool:
+        """Doubt a no to that question as often as one to the watch, then ask it no more: a watch may still be had."""
+        self._failures += 1
+        self._refusals += 1
+        self._verifies = self._refusals < self._retrying.doubted_listed
+        self._complain(str(refusal))
+        return False
+
     def _stage(self, event: Event) -> None:
         if isinstance(event, Put):
             before = self.objects.get(event.ref)
@@ -282,6 +328,8 @@ class Watching:
         self.objects, self.faults, self._room = objects, self._staged_faults, self._staged_room
         self._stage_afresh()
         self.listed, self.absent, self.resource_version = True, None, resource_version
+        # A list in pages was answered just now; a stream goes on by itself.
+        self._verified, self._verifies = self._mode == "pages", True
         self._mode, self._token, self._limit = "changes", "", self._page
         self._works()
         return changed
@@ -325,8 +373,11 @@ class Watching:
     def _complain(self, why: str) -> None:
         """Say what is wrong, once it is more than a cut that the next request mends."""
         if self._failures > 1 or self.absent is not None:
-            what = f"{self.watch.kind.kind}{' in ' + self.watch.namespace if self.watch.namespace else ''}"
-            self.trouble = f"cannot watch {what}: {why}"
+            self.trouble = f"cannot watch {self._what}: {why}"
+
+    @property
+    def _what(self) -> str:
+        return f"{self.watch.kind.kind}{' in ' + self.watch.namespace if self.watch.namespace else ''}"
 
 
 def _no_room(ref: ObjectRef) -> Problem:
