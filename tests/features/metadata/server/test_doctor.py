@@ -52,7 +52,8 @@ def test_a_node_with_a_proxy_is_well(tmp_path: Path) -> None:
         started(node, tmp_path / "cloud", *cloud),
         started(node, tmp_path / "log", *run, "--no-firewall"),
     ):
-        poll(lambda: ask(node, "127.0.0.1", 988, ZONE).endswith("us-central1-a"), 10)
+        poll(lambda: ask(node, "127.0.0.1", 988, ZONE).endswith("us-central1-a"))
+        poll(lambda: ask(node, "127.0.0.1", 989, "/readyz").startswith("HTTP/1.1 200"))
         found = node.call(lambda: look(SETTINGS))
         unknown = {name for name, verdict in verdicts(found).items() if verdict == "unknown"}
         assert unknown == {"DaemonSet", "ways past the rules"}

@@ -33,7 +33,7 @@ def says(snapshot: Snapshot) -> tuple[Watched | None, str]:
 
 async def first(link: WatcherLink, count: int, *, silence: float = 60.0) -> list[tuple[Watched | None, str]]:
     found = []
-    async with asyncio.timeout(30), aclosing(WatchSource(link, silence=silence, pause=0.05).values()) as values:
+    async with asyncio.timeout(100), aclosing(WatchSource(link, silence=silence, pause=0.05).values()) as values:
         async for snapshot in values:
             found.append(says(snapshot))
             if len(found) == count:
@@ -68,7 +68,7 @@ LOST = {
 @in_loop
 async def test_what_was_told_last_stays_and_a_new_process_is_started(script: str, why: str, tmp_path: Path) -> None:
     again = f"if [ -e began ]; then cat TWO; exec sleep 60; fi; touch began; {script}"
-    found = await first(child(again, tmp_path), 4, silence=0.5 if why == "was silent" else 60.0)
+    found = await first(child(again, tmp_path), 4, silence=3.0 if why == "was silent" else 60.0)
     assert [watched for watched, _ in found] == [None, ONE, ONE, TWO]
     assert why in found[2][1]
     assert found[3][1] == ""

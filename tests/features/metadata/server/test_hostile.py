@@ -172,6 +172,8 @@ def test_no_bytes_stop_the_proxy_or_get_a_secret(data: bytes, where: int) -> Non
 
 
 QUICK = Limits(head=0.2, idle=0.2, taking=0.3, answer=0.3, linger=0.2)
+PATIENT = Limits(head=0.2, idle=0.2, taking=2.0, answer=0.3, linger=0.2)
+"""A client is seen before it is cut, although this machine may stand still for a while."""
 
 
 async def closed_within(world: World, data: bytes, seconds: float) -> bytes:
@@ -200,7 +202,7 @@ def test_who_says_nothing_whole_is_closed(data: bytes) -> None:
     async def main() -> None:
         async with cloud_behind(limits=QUICK) as (world, _):
             with contextlib.suppress(ConnectionResetError):
-                assert await closed_within(world, data, 3.0) == b""
+                assert await closed_within(world, data, 30.0) == b""
 
     run(main())
 
@@ -232,7 +234,7 @@ def test_a_client_that_does_not_take_its_answer_is_cut() -> None:
     big = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (8 << 20) + b"x" * (8 << 20)
 
     async def main() -> None:
-        async with script_behind(answering(big), limits=QUICK) as world:
+        async with script_behind(answering(big), limits=PATIENT) as world:
             _, writer = await asyncio.open_connection("127.0.0.1", world.port, limit=1024)
             writer.write(get())
             await poll_async(lambda: world.proxy.refresh().clients == 1)

@@ -118,7 +118,7 @@ def test_a_stop_does_not_wait_for_a_connection_that_is_being_opened() -> None:
                 clients = await asking(world, 2)
                 await poll_async(lambda: world.proxy.refresh().busy == 2)
                 world.stop.set()
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await world.stopped.wait()
             for _, writer in clients:
                 writer.close()

@@ -30,7 +30,7 @@ def process(namespace: NetNamespace, log: Path, *words: str) -> Iterator[subproc
         finally:
             if started.poll() is None:
                 started.kill()
-            started.wait(10)
+            started.wait(60)
             for stream in (started.stdin, started.stdout):
                 if stream is not None:
                     stream.close()
@@ -40,7 +40,7 @@ def process(namespace: NetNamespace, log: Path, *words: str) -> Iterator[subproc
 def ask(namespace: NetNamespace, port: int, path: str = "/") -> tuple[int, str]:
     def inside() -> tuple[int, str]:
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=2) as connected:
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as connected:
                 connected.sendall(f"GET {path} HTTP/1.1\r\nHost: 169.254.169.254\r\nConnection: close\r\n\r\n".encode())
                 answer = b"".join(iter(lambda: connected.recv(65536), b"")).decode()
         except OSError:
@@ -58,12 +58,12 @@ def test_the_proxy_answers_counts_and_ends_in_peace(tmp_path: Path) -> None:
     cloud = ("podgate.lab.peers.clouds", "gce", "--listen", "127.0.0.1:80")
     with netns() as node, process(node, tmp_path / "cloud", *cloud), process(node, log, *words, *upstream) as proxy:
         poll(lambda: ask(node, 988, "/computeMetadata/v1beta1/instance/zone")[0] == 200)
+        poll(lambda: ask(node, 989, "/readyz")[0] == 200)
         assert ask(node, 988, "/computeMetadata/v1/instance/attributes/kube-env")[0] == 403
         page = ask(node, 989, "/whatever")[1]
         assert 'request_count{code="403",filter_result="filter_result_blocked"} 1' in page
-        assert ask(node, 989, "/readyz")[0] == 200
         proxy.send_signal(signal.SIGTERM)
-        assert proxy.wait(5) == 0
+        assert proxy.wait(60) == 0
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["message"] for line in lines][-1] == "stopped"
     assert [line["status"] for line in lines if line["message"] == "request"][-1] == 403
@@ -71,19 +71,19 @@ def test_the_proxy_answers_counts_and_ends_in_peace(tmp_path: Path) -> None:
 
 @pytest.mark.kernel
 def test_a_taken_port_ends_it_and_names_the_holder_and_taken_metrics_do_not(tmp_path: Path) -> None:
-    holding = "import socket,time\ns=[socket.create_server(('127.0.0.1',p)) for p in (988,1989)]\ntime.sleep(60)"
+    holding = "import socket,time\ns=[socket.create_server(('127.0.0.1',p)) for p in (988,1989)]\ntime.sleep(600)"
     with netns() as node:
         (tmp_path / "hold.py").write_text(holding)
         holder = node.start(sys.executable, str(tmp_path / "hold.py"))
         try:
             poll(lambda: ":03DC " in node.run("cat", "/proc/self/net/tcp"))
             with process(node, tmp_path / "log", "podgate.features.metadata.dropin") as proxy:
-                assert proxy.wait(10) == 1
+                assert proxy.wait(60) == 1
             assert f"port 988 is in use by process {holder.pid} (" in (tmp_path / "log").read_text()
             other = ("podgate.features.metadata.dropin", "-addr=127.0.0.1:1988", "--metrics-addr", "127.0.0.1:1989")
             with process(node, tmp_path / "log2", *other):
                 poll(lambda: ask(node, 1988, "/computeMetadata/v2/")[0] == 403)
-                assert "cannot serve pages on 127.0.0.1:1989" in (tmp_path / "log2").read_text()
+                poll(lambda: "cannot serve pages on 127.0.0.1:1989" in (tmp_path / "log2").read_text())
         finally:
             holder.kill()
             holder.wait()

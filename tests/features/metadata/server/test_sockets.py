@@ -83,7 +83,7 @@ def started(node: NetNamespace, log: Path, *words: str) -> Iterator[None]:
         yield
     finally:
         running.terminate()
-        running.wait(10)
+        running.wait(60)
         for stream in (running.stdin, running.stdout):
             if stream is not None:
                 stream.close()
@@ -92,7 +92,7 @@ def started(node: NetNamespace, log: Path, *words: str) -> Iterator[None]:
 def ask(namespace: NetNamespace, address: str, port: int, target: str) -> str:
     def inside() -> str:
         try:
-            with socket.create_connection((address, port), timeout=3) as connected:
+            with socket.create_connection((address, port), timeout=30) as connected:
                 head = f"GET {target} HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata-Flavor: Google\r\n"
                 connected.sendall(f"{head}Connection: close\r\n\r\n".encode())
                 return b"".join(iter(lambda: connected.recv(65536), b"")).decode()
@@ -118,7 +118,7 @@ def test_under_the_old_rules_a_redirected_pod_is_served_and_a_direct_one_is_not(
             started(node, tmp_path / "cloud", *cloud),
             started(node, tmp_path / "log", "podgate.cli", "metadata", "run", "--no-firewall", *upstream),
         ):
-            poll(lambda: ask(pod, "169.254.169.254", 80, ZONE).endswith("us-central1-a"), 10)
+            poll(lambda: ask(pod, "169.254.169.254", 80, ZONE).endswith("us-central1-a"))
             assert "concealed" in ask(pod, "169.254.169.254", 80, KUBE_ENV)
             assert "does not serve your address" in ask(pod, "169.254.169.252", 988, ZONE)
             assert ask(node, "169.254.169.252", 988, ZONE).endswith("us-central1-a")

@@ -62,7 +62,7 @@ class Node:
         def inside() -> tuple[int, str]:
             head = f"GET {path} HTTP/1.1\r\nHost: metadata\r\nMetadata-Flavor: Google\r\nConnection: close\r\n\r\n"
             try:
-                with socket.create_connection(("127.0.0.1", port), 5, source_address=(source, 0)) as connected:
+                with socket.create_connection(("127.0.0.1", port), 30, source_address=(source, 0)) as connected:
                     connected.sendall(head.encode())
                     answer = b"".join(iter(lambda: connected.recv(65536), b"")).decode()
             except OSError:
@@ -115,7 +115,7 @@ def node(folder: Path, *words: str) -> Iterator[Node]:
 
 def _end(process: "subprocess.Popen[str]") -> None:
     process.kill()
-    process.wait(10)
+    process.wait(60)
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             stream.close()

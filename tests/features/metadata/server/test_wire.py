@@ -96,7 +96,7 @@ async def said(world: World, upstream: Upstream, exchange: Exchange) -> None:
                 upstream.saw.pop()
                 assert not reader.at_eof(), exchange.line
                 continue
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 status, _, body = await read_answer(reader, head_only=part.method == "HEAD")
                 assert status == part.status, f"{exchange.line}: {status} {body!r}"
                 assert part.sent or body == part.body, exchange.line

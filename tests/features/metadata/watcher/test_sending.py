@@ -184,7 +184,7 @@ def test_the_process_ends_when_nobody_reads_its_output_any_more(tmp_path: Path) 
             pass
         assert b'"clients":null' in line
         watching.stdout.close()
-        assert watching.wait(20) == 1
+        assert watching.wait(60) == 1
     finally:
         watching.kill()
         watching.wait()
