@@ -84,7 +84,7 @@ class World:
         reader, writer = await self.connect()
         try:
             writer.write(data)
-            async with asyncio.timeout(200):
+            async with asyncio.timeout(60):
                 return (await read_answer(reader))[0]
         finally:
             writer.close()
