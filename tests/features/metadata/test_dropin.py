@@ -8,7 +8,9 @@ from podgate.features.metadata.dropin import DEFAULTS, address, main, usage
 def test_a_wrong_flag_is_exit_2_with_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-foo"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("metadata-proxy: flag provided but not defined: -foo\nUsage of metadata-proxy:")
+    assert said.startswith(
+        "metadata-proxy: flag provided but not defined: -foo\nUsage of metadata-proxy (podgate metadata"
+    )
 
 
 def test_an_address_that_is_none_is_exit_1(capsys: pytest.CaptureFixture[str]) -> None:

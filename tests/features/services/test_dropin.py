@@ -1,6 +1,7 @@
 """kube-proxy's command line: what its flags mean, what is said of those that change nothing, and its exit codes."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import yaml
 from podgate.commandline.goflags import FlagError
 from podgate.features.services.dropin import main, settings_of
 from podgate.features.services.proxy_fields import FIELDS
-from podgate.features.services.proxy_flags import FLAGS, read_flags
+from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, read_flags
+from podgate.features.services.proxy_usage import usage_lines
 from podgate.observe.logs import stderr_log
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 LOG = stderr_log({})
+IDLE = "Taken without effect, with a warning in the log that says why:"
 
 MEANINGS: dict[str, dict[str, Any]] = {
     "": {"backend": "iptables"},
@@ -95,6 +98,27 @@ def test_exit_codes(line: str, code: int, words: str, capsys: pytest.CaptureFixt
     assert main(line.split()) == code
     said = capsys.readouterr()
     assert words in said.out + said.err
+
+
+def test_the_help_says_of_each_flag_what_it_does_or_why_it_does_nothing() -> None:
+    lines = list(usage_lines())
+    counts, idle = lines[: lines.index(IDLE)], lines[lines.index(IDLE) :]
+    said = {line.split()[0]: meaning for line, meaning in pairwise(counts) if line.startswith("      --")}
+    assert all(meaning.startswith(" " * 10) and len(meaning) < 130 for meaning in said.values())
+    assert said["--conntrack-tcp-timeout-established"].endswith("; 0 leaves it (default 24h0m0s)")
+    assert said["--proxy-mode"].endswith("(default iptables)")
+    idle_names = [name for line in idle if line.startswith("      --") for name in line.strip().split(", ")]
+    assert sorted((*said, *idle_names)) == sorted(f"--{name}" for name in (*FLAGS, *WITHOUT_EFFECT))
+    assert idle[idle.index("      --profiling") + 1].strip() == "there is no Go runtime to profile"
+
+
+def test_a_flag_that_changes_nothing_is_named_with_the_reason_unless_it_says_the_default() -> None:
+    flags = read_flags(["--ipvs-scheduler=wrr", "--profiling=false", "--master=https://x", "--kube-api-qps=7"])
+    assert flags.notes == (
+        "--master has no effect here (the kubeconfig says where the API is): remove it",
+        "--ipvs-scheduler has no effect here (mode ipvs is not built yet): remove it",
+        f"--kube-api-qps has no effect here ({FIELDS['clientConnection.qps'].unused}): remove it",
+    )
 
 
 def test_what_is_wrong_with_a_flag_is_not_pushed_off_the_screen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,10 @@ from podgate.features.metadata.server.running import SERVER
 from podgate.features.metadata.settings import Settings
 
 DEFAULTS: Final = {"addr": "127.0.0.1:988", "metrics-addr": "127.0.0.1:989"}
-_HELP: Final = {"addr": "Address at which to listen and proxy", "metrics-addr": "Address at which to publish metrics"}
+_HELP: Final = {
+    "addr": "where Pods' requests are answered, HOST:PORT; rules of the node lead them here, which others write",
+    "metrics-addr": "where /metrics is served, HOST:PORT",
+}
 
 
 def address(text: str) -> str:
@@ -32,13 +35,13 @@ def address(text: str) -> str:
 
 def usage() -> str:
     """Give the usage text."""
-    lines = ["Usage of metadata-proxy:"]
+    lines = ["Usage of metadata-proxy (podgate metadata under its old name):"]
     for name, default in sorted(DEFAULTS.items()):
         lines += [f"  -{name} string", f'    \t{_HELP[name]} (default "{default}")']
     from podgate.commandline.guidance import OLD_NAMES  # noqa: PLC0415 - the proxy's process is small
 
     lines += [
-        f"This is podgate {__version__}: podgate metadata run --help shows more.",
+        f"This is podgate {__version__}; it takes no other flag. podgate metadata run --help shows what else there is.",
         str(OLD_NAMES["metadata-proxy"]),
     ]
     return "".join(f"{line}\n" for line in lines)

@@ -25,8 +25,9 @@ from podgate.commandline.guidance import OLD_NAMES
 from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.feature import FEATURE, Services
 from podgate.features.services.proxy_config import ProxyConfig, completed, nested, node_name, usual_pages
-from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, ProxyFlags, read_flags
+from podgate.features.services.proxy_flags import ProxyFlags, read_flags
 from podgate.features.services.proxy_settings import NO_IPVS, options_in
+from podgate.features.services.proxy_usage import usage_lines
 from podgate.features.services.server.proxy_file import config_in
 from podgate.features.services.settings import Settings
 from podgate.features.services.to_sysctls import NAMES, sysctls_of
@@ -116,11 +117,7 @@ def _refuse(error: SettingsError) -> int:
 
 
 def _usage() -> str:
-    lines = ["Usage of kube-proxy (podgate services under its old name):"]
-    lines += [f"      --{name}{'' if flag.type == 'bool' else ' ' + flag.type}" for name, flag in FLAGS.items()]
-    lines.append(f"Accepted without effect: --{', --'.join(WITHOUT_EFFECT)}")
-    lines.append("podgate services run --help shows what there is, and what it means.")
-    lines.append(str(OLD_NAMES["kube-proxy"]))
+    lines = (*usage_lines(), str(OLD_NAMES[NAME]))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -16,36 +16,96 @@ from podgate.model.frozen import Frozen
 
 
 class ProxyFlag(NamedTuple):
-    """One flag: its type on the command line, and the fields that it sets."""
+    """One flag: its type on the command line, the fields that it sets, and what for, where it changes anything."""
 
     type: Type
     fields: tuple[str, ...] = ()
+    does: str = ""
+
+
+class Effectless(NamedTuple):
+    """A flag that is taken and changes nothing: its type on the command line, and why."""
+
+    type: Type
+    why: str
 
 
 FLAGS: Final[dict[str, ProxyFlag]] = {
     "bind-address": ProxyFlag("string", ("bindAddress",)),
     "bind-address-hard-fail": ProxyFlag("bool", ("bindAddressHardFail",)),
-    "cleanup": ProxyFlag("bool"),
-    "cluster-cidr": ProxyFlag("string", ("clusterCIDR",)),
-    "config": ProxyFlag("string"),
+    "cleanup": ProxyFlag(
+        "bool", (), "take away what kube-proxy and podgate left in the kernel, and end; refused while either runs"
+    ),
+    "cluster-cidr": ProxyFlag(
+        "string",
+        ("clusterCIDR",),
+        "the ranges of all Pods, one per family at most, for --detect-local-mode ClusterCIDR",
+    ),
+    "config": ProxyFlag(
+        "string", (), "a KubeProxyConfiguration to go by; of the other flags only --hostname-override counts then"
+    ),
     "config-sync-period": ProxyFlag("string", ("configSyncPeriod",)),
-    "conntrack-max-per-core": ProxyFlag("int", ("conntrack.maxPerCore",)),
-    "conntrack-min": ProxyFlag("int", ("conntrack.min",)),
-    "conntrack-tcp-be-liberal": ProxyFlag("bool", ("conntrack.tcpBeLiberal",)),
-    "conntrack-tcp-timeout-close-wait": ProxyFlag("string", ("conntrack.tcpCloseWaitTimeout",)),
-    "conntrack-tcp-timeout-established": ProxyFlag("string", ("conntrack.tcpEstablishedTimeout",)),
-    "conntrack-udp-timeout": ProxyFlag("string", ("conntrack.udpTimeout",)),
-    "conntrack-udp-timeout-stream": ProxyFlag("string", ("conntrack.udpStreamTimeout",)),
-    "detect-local-mode": ProxyFlag("string", ("detectLocalMode",)),
-    "feature-gates": ProxyFlag("string", ("featureGates",)),
-    "healthz-bind-address": ProxyFlag("string", ("healthzBindAddress",)),
-    "healthz-port": ProxyFlag("int"),
-    "hostname-override": ProxyFlag("string", ("hostnameOverride",)),
-    "init-only": ProxyFlag("bool"),
-    "iptables-localhost-nodeports": ProxyFlag("bool", ("iptables.localhostNodePorts",)),
-    "iptables-masquerade-bit": ProxyFlag("int", ("iptables.masqueradeBit", "nftables.masqueradeBit")),
-    "iptables-min-sync-period": ProxyFlag("string", ("iptables.minSyncPeriod", "nftables.minSyncPeriod")),
-    "iptables-sync-period": ProxyFlag("string", ("iptables.syncPeriod", "nftables.syncPeriod")),
+    "conntrack-max-per-core": ProxyFlag(
+        "int",
+        ("conntrack.maxPerCore",),
+        "connections that the kernel tracks at least, times processors; 0 leaves the limit",
+    ),
+    "conntrack-min": ProxyFlag(
+        "int", ("conntrack.min",), "connections that the kernel tracks at least, however few processors"
+    ),
+    "conntrack-tcp-be-liberal": ProxyFlag(
+        "bool", ("conntrack.tcpBeLiberal",), "take TCP packets outside of the window as part of their connection"
+    ),
+    "conntrack-tcp-timeout-close-wait": ProxyFlag(
+        "string",
+        ("conntrack.tcpCloseWaitTimeout",),
+        "for how long TCP connections in CLOSE_WAIT are tracked; 0 leaves it",
+    ),
+    "conntrack-tcp-timeout-established": ProxyFlag(
+        "string", ("conntrack.tcpEstablishedTimeout",), "for how long idle TCP connections are tracked; 0 leaves it"
+    ),
+    "conntrack-udp-timeout": ProxyFlag(
+        "string", ("conntrack.udpTimeout",), "for how long UDP without an answer is tracked; 0 leaves it"
+    ),
+    "conntrack-udp-timeout-stream": ProxyFlag(
+        "string", ("conntrack.udpStreamTimeout",), "for how long UDP in both directions is tracked; 0 leaves it"
+    ),
+    "detect-local-mode": ProxyFlag(
+        "string",
+        ("detectLocalMode",),
+        "how Pods' traffic is told apart: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix",
+    ),
+    "feature-gates": ProxyFlag(
+        "string", ("featureGates",), "NAME=true or NAME=false, with commas; podgate has AllowServiceExternalIPs alone"
+    ),
+    "healthz-bind-address": ProxyFlag(
+        "string",
+        ("healthzBindAddress",),
+        "where /healthz and /livez are served; without a port 10256; empty for nowhere of its own",
+    ),
+    "healthz-port": ProxyFlag(
+        "int", (), "the port of --healthz-bind-address where that names none; 0 serves no such page"
+    ),
+    "hostname-override": ProxyFlag("string", ("hostnameOverride",), "this node's name, as its Node has it"),
+    "init-only": ProxyFlag("bool", (), "write the parameters of the kernel, which needs privileges, and end"),
+    "iptables-localhost-nodeports": ProxyFlag(
+        "bool", ("iptables.localhostNodePorts",), "open node ports on 127.0.0.1 too (mode iptables)"
+    ),
+    "iptables-masquerade-bit": ProxyFlag(
+        "int",
+        ("iptables.masqueradeBit", "nftables.masqueradeBit"),
+        "the bit of the packet mark that says masquerade, 0 to 31, in mode nftables too",
+    ),
+    "iptables-min-sync-period": ProxyFlag(
+        "string",
+        ("iptables.minSyncPeriod", "nftables.minSyncPeriod"),
+        "how long at least between two writes, in mode nftables too",
+    ),
+    "iptables-sync-period": ProxyFlag(
+        "string",
+        ("iptables.syncPeriod", "nftables.syncPeriod"),
+        "how long between full reads of the rules, in mode nftables too",
+    ),
     "ipvs-exclude-cidrs": ProxyFlag("string", ("ipvs.excludeCIDRs",)),
     "ipvs-min-sync-period": ProxyFlag("string", ("ipvs.minSyncPeriod",)),
     "ipvs-scheduler": ProxyFlag("string", ("ipvs.scheduler",)),
@@ -57,39 +117,70 @@ FLAGS: Final[dict[str, ProxyFlag]] = {
     "kube-api-burst": ProxyFlag("int", ("clientConnection.burst",)),
     "kube-api-content-type": ProxyFlag("string", ("clientConnection.contentType",)),
     "kube-api-qps": ProxyFlag("string", ("clientConnection.qps",)),
-    "kubeconfig": ProxyFlag("string", ("clientConnection.kubeconfig",)),
-    "masquerade-all": ProxyFlag("bool", ("iptables.masqueradeAll", "nftables.masqueradeAll")),
-    "metrics-bind-address": ProxyFlag("string", ("metricsBindAddress",)),
-    "metrics-port": ProxyFlag("int"),
-    "nodeport-addresses": ProxyFlag("string", ("nodePortAddresses",)),
-    "oom-score-adj": ProxyFlag("int", ("oomScoreAdj",)),
-    "pod-bridge-interface": ProxyFlag("string", ("detectLocal.bridgeInterface",)),
-    "pod-interface-name-prefix": ProxyFlag("string", ("detectLocal.interfaceNamePrefix",)),
+    "kubeconfig": ProxyFlag(
+        "string", ("clientConnection.kubeconfig",), "how the API is reached; empty for the Pod's own account"
+    ),
+    "masquerade-all": ProxyFlag(
+        "bool",
+        ("iptables.masqueradeAll", "nftables.masqueradeAll"),
+        "give Pods' traffic to cluster IPs this node's address too",
+    ),
+    "metrics-bind-address": ProxyFlag(
+        "string",
+        ("metricsBindAddress",),
+        "where /metrics, /proxyMode and /configz are served; without a port 10249; empty for nowhere",
+    ),
+    "metrics-port": ProxyFlag(
+        "int", (), "the port of --metrics-bind-address where that names none; 0 serves no such page"
+    ),
+    "nodeport-addresses": ProxyFlag(
+        "string", ("nodePortAddresses",), "where node ports are open: primary, or ranges, with commas"
+    ),
+    "oom-score-adj": ProxyFlag(
+        "int",
+        ("oomScoreAdj",),
+        "how much rather the kernel ends this process than others, -1000 to 1000; not given leaves it",
+    ),
+    "pod-bridge-interface": ProxyFlag(
+        "string", ("detectLocal.bridgeInterface",), "the bridge that Pods' traffic comes from, for BridgeInterface"
+    ),
+    "pod-interface-name-prefix": ProxyFlag(
+        "string", ("detectLocal.interfaceNamePrefix",), "how names of Pods' interfaces begin, for InterfaceNamePrefix"
+    ),
     "profiling": ProxyFlag("bool", ("enableProfiling",)),
-    "proxy-mode": ProxyFlag("string", ("mode",)),
+    "proxy-mode": ProxyFlag(
+        "string", ("mode",), "what rules are written to: iptables or nftables; ipvs is not built (exit 2)"
+    ),
     "show-hidden-metrics-for-version": ProxyFlag("string", ("showHiddenMetricsForVersion",)),
-    "version": ProxyFlag("bool"),
-    "write-config-to": ProxyFlag("string"),
+    "version": ProxyFlag("bool", (), "print the version, and end"),
+    "write-config-to": ProxyFlag("string", (), "write the configuration that the flags mean to this file, and end"),
 }
 """Name to what it is."""
 
-WITHOUT_EFFECT: Final[dict[str, Type]] = {
-    "boot-id-file": "string",
-    "log-flush-frequency": "string",
-    "log-json-info-buffer-size": "string",
-    "log-json-split-stream": "bool",
-    "log-text-info-buffer-size": "string",
-    "log-text-split-stream": "bool",
-    "logging-format": "string",
-    "machine-id-file": "string",
-    "master": "string",
-    "proxy-port-range": "string",
-    "v": "string",
-    "vmodule": "string",
-}
-"""Flags that are taken and change nothing."""
+_NO_LOG: Final = FIELDS["logging.format"].unused
+_NO_MASTER: Final = "the kubeconfig says where the API is"
+_NO_ID: Final = "nobody asks for this machine's identity"
 
-_TYPES: Final[dict[str, Type]] = {**{name: flag.type for name, flag in FLAGS.items()}, **WITHOUT_EFFECT}
+WITHOUT_EFFECT: Final[dict[str, Effectless]] = {
+    "boot-id-file": Effectless("string", _NO_ID),
+    "log-flush-frequency": Effectless("string", _NO_LOG),
+    "log-json-info-buffer-size": Effectless("string", _NO_LOG),
+    "log-json-split-stream": Effectless("bool", _NO_LOG),
+    "log-text-info-buffer-size": Effectless("string", _NO_LOG),
+    "log-text-split-stream": Effectless("bool", _NO_LOG),
+    "logging-format": Effectless("string", _NO_LOG),
+    "machine-id-file": Effectless("string", _NO_ID),
+    "master": Effectless("string", _NO_MASTER),
+    "proxy-port-range": Effectless("string", FIELDS["portRange"].unused),
+    "v": Effectless("string", _NO_LOG),
+    "vmodule": Effectless("string", _NO_LOG),
+}
+"""Flags of no field that are taken and change nothing."""
+
+_TYPES: Final[dict[str, Type]] = {
+    **{name: flag.type for name, flag in FLAGS.items()},
+    **{name: flag.type for name, flag in WITHOUT_EFFECT.items()},
+}
 _BESIDE_CONFIG: Final = frozenset({"config", "hostname-override", "cleanup", "init-only", "version", "write-config-to"})
 _GATE_WORDS: Final = {"true": True, "false": False}
 
@@ -120,14 +211,19 @@ def read_flags(words: Sequence[str]) -> ProxyFlags:
     if others:
         raise FlagError(f'unknown command "{others[0]}" for "kube-proxy"')
     config = str(given.get("config", ""))
-    notes = [f"--{name} has no effect here: remove it" for name in given if name in WITHOUT_EFFECT]
+    notes = [_effectless(name, WITHOUT_EFFECT[name].why) for name in given if name in WITHOUT_EFFECT]
     looked_at = {name: value for name, value in given.items() if name in FLAGS}
     if config:
         ignored = [name for name in looked_at if name not in _BESIDE_CONFIG]
         notes += [f"--{name} is not looked at, since --config is given: write it there" for name in ignored]
         looked_at = {name: value for name, value in looked_at.items() if name in _BESIDE_CONFIG}
+    fields = _with_ports(dict(_fields(looked_at)), looked_at)
+    for name in looked_at:
+        why = unused_why(FLAGS[name])
+        if why and any(fields[path] != FIELDS[path].default for path in FLAGS[name].fields):
+            notes.append(_effectless(name, why))
     return ProxyFlags(
-        fields=_with_ports(dict(_fields(looked_at)), looked_at),
+        fields=fields,
         config=config,
         write_to=str(given.get("write-config-to", "")),
         cleanup=given.get("cleanup") is True,
@@ -135,6 +231,15 @@ def read_flags(words: Sequence[str]) -> ProxyFlags:
         version=given.get("version") is True,
         notes=tuple(notes),
     )
+
+
+def unused_why(flag: ProxyFlag) -> str:
+    """Say why a flag changes nothing; empty for one that does."""
+    return FIELDS[flag.fields[0]].unused if flag.fields else ""
+
+
+def _effectless(name: str, why: str) -> str:
+    return f"--{name} has no effect here ({why}): remove it"
 
 
 _PORTS: Final = {"healthz-port": "healthzBindAddress", "metrics-port": "metricsBindAddress"}
