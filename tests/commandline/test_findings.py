@@ -2,7 +2,7 @@
 
 import pytest
 
-from podgate.commandline.findings import Finding, Standing, answered
+from podgate.commandline.findings import Finding, Verdict, answered
 
 FOUND = answered([Finding("API", "ok", "it answers"), Finding("nodes", "bad", "n1 has no agent", "run one there")])
 
@@ -23,5 +23,5 @@ def test_programs_get_every_field() -> None:
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("ok", 0), ("off", 0), ("unknown", 0), ("bad", 1)])
-def test_bad_alone_makes_the_exit_code_1(verdict: Standing, code: int) -> None:
+def test_bad_alone_makes_the_exit_code_1(verdict: Verdict, code: int) -> None:
     assert answered([Finding("x", "ok", "y"), Finding("x", verdict, "y")]).code == code

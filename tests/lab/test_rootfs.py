@@ -16,10 +16,10 @@ from podgate.lab.rootfs import (
     File,
     MachineRoot,
     Mount,
-    Operation,
     Overlay,
     Protect,
     RootRequest,
+    RootStep,
     Seal,
     VolumeBind,
     container_root,
@@ -33,11 +33,11 @@ MACHINE_ROOT = MachineRoot(
 )
 
 
-def steps(*mounts: VolumeBind, privileged: bool = False, read_only: bool = False) -> tuple[Operation, ...]:
+def steps(*mounts: VolumeBind, privileged: bool = False, read_only: bool = False) -> tuple[RootStep, ...]:
     return container_root(MACHINE_ROOT, RootRequest(mounts=mounts, privileged=privileged, read_only=read_only))
 
 
-def binds(made: tuple[Operation, ...]) -> dict[str, Bind]:
+def binds(made: tuple[RootStep, ...]) -> dict[str, Bind]:
     return {step.target: step for step in made if isinstance(step, Bind)}
 
 

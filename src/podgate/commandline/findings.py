@@ -10,7 +10,7 @@ from typing import Final, Literal
 from podgate.joints import Answered
 from podgate.model.frozen import Frozen
 
-Standing = Literal["ok", "off", "unknown", "bad"]
+Verdict = Literal["ok", "off", "unknown", "bad"]
 
 _WIDTH: Final = 8
 
@@ -26,7 +26,7 @@ class Finding(Frozen, frozen=True):
     """
 
     name: str
-    verdict: Standing
+    verdict: Verdict
     seen: str
     todo: str = ""
 

@@ -29,6 +29,7 @@ from podgate.lab.messages import (
     Execute,
     Failed,
     LabError,
+    ObjectVersion,
     Progress,
     Request,
     Signal,
@@ -174,7 +175,7 @@ def wait(
     places: Places,
     seconds: float,
     progress: Callable[[Progress], None],
-    versions: tuple[tuple[str, str, str, int], ...] = (),
+    versions: tuple[ObjectVersion, ...] = (),
 ) -> bool:
     """Wait until everything is ready; False when that took longer. ``versions``: see messages.Wait."""
     with _asked(places, Wait(versions)) as connection:

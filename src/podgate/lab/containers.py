@@ -13,7 +13,7 @@ from podgate.lab.images import BIN, words
 from podgate.lab.podenv import Surroundings, environment, expanded
 from podgate.lab.pods import Workload
 from podgate.lab.podspec import Container, VolumeMount
-from podgate.lab.rootfs import MachineRoot, Operation, RootRequest, VolumeBind, container_root, hosts_file
+from podgate.lab.rootfs import MachineRoot, RootRequest, RootStep, VolumeBind, container_root, hosts_file
 from podgate.lab.security import ConfigFault, setpriv, user_of
 from podgate.model.frozen import Frozen
 
@@ -131,7 +131,7 @@ def root(
     variables: Mapping[str, str],
     installation: Installation,
     volumes: VolumePlaces,
-) -> tuple[Operation, ...] | ConfigFault:
+) -> tuple[RootStep, ...] | ConfigFault:
     """Give the steps for the container's root."""
     mounts = [*installation.mounts]
     for mount in container.volume_mounts or ():

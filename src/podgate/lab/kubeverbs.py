@@ -21,7 +21,7 @@ from podgate.lab.kubejoin import Join
 from podgate.lab.kubekinds import DEFINITION, WATCHED, kind_named, kind_of, whole
 from podgate.lab.kubeview import OWNED, OWNER, version_of
 from podgate.lab.kubewrites import MANAGER, deletion, status_request
-from podgate.lab.messages import LabError
+from podgate.lab.messages import LabError, ObjectVersion
 from podgate.model.frozen import ObjectRef
 from podgate.model.snapshot import Kind, Watch
 
@@ -39,7 +39,6 @@ _NAMESPACE: Final = kind_named("Namespace")
 _DEFINITION: Final = kind_named("CustomResourceDefinition")
 
 T = TypeVar("T")
-Version = tuple[str, str, str, int]
 
 
 class _Session:
@@ -128,16 +127,16 @@ def prepare(joined: Join) -> None:
 
 def apply_objects(
     joined: Join, lab: str, objects: Sequence[Object], kinds: Kinds
-) -> tuple[tuple[str, ...], tuple[Version, ...]]:
+) -> tuple[tuple[str, ...], tuple[ObjectVersion, ...]]:
     """Apply objects that were checked before.
 
     Returns:
         A line per object: created, configured or unchanged; and the versions of those that the lab acts on.
     """
 
-    async def work(session: _Session) -> tuple[tuple[str, ...], tuple[Version, ...]]:
+    async def work(session: _Session) -> tuple[tuple[str, ...], tuple[ObjectVersion, ...]]:
         lines: list[str] = []
-        versions: list[Version] = []
+        versions: list[ObjectVersion] = []
         namespaces: set[str] = set()
         known = kinds.plus(*filter(None, map(defined_by, objects)))
         for given in objects:

@@ -43,14 +43,17 @@ class Delete(Frozen, frozen=True, tag=True):
     wait: bool = True
 
 
+ObjectVersion = tuple[str, str, str, int]
+"""An object in one state of it: kind, namespace, name, resource version."""
+
+
 class Wait(Frozen, frozen=True, tag=True):
     """Answer with Progress until everything is ready, then with Done.
 
-    ``versions``: objects that were just written to an API server, each as (kind, namespace, name, resource version);
-    nothing is ready before they were seen.
+    ``versions``: objects that were just written to an API server; nothing is ready before they were seen.
     """
 
-    versions: tuple[tuple[str, str, str, int], ...] = ()
+    versions: tuple[ObjectVersion, ...] = ()
 
 
 class Execute(Frozen, frozen=True, tag=True):

@@ -24,9 +24,9 @@ from podgate.lab.rootfs import (
     Link,
     MachineRoot,
     Mount,
-    Operation,
     Overlay,
     Protect,
+    RootStep,
     Seal,
 )
 from podgate.linux.namespaces import (
@@ -96,7 +96,7 @@ def make_private() -> None:
     mount("none", "/", "", MS_REC | MS_PRIVATE)
 
 
-def build_root(steps: tuple[Operation, ...], scratch: str) -> None:
+def build_root(steps: tuple[RootStep, ...], scratch: str) -> None:
     """Turn this process's fresh mount namespace into a container's. ``scratch`` is any folder to start from."""
     root = tempfile.mkdtemp(dir=scratch)
     mount("root", root, "tmpfs", 0, "mode=755")
@@ -116,7 +116,7 @@ def build_root(steps: tuple[Operation, ...], scratch: str) -> None:
         make_read_only(seal.path, recursive=False)
 
 
-def _perform(step: Operation) -> None:
+def _perform(step: RootStep) -> None:
     match step:
         case Folder():
             os.makedirs(step.path, exist_ok=True)

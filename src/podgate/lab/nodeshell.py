@@ -11,7 +11,7 @@ from typing import Final
 
 from podgate.lab.containers import Installation, Program
 from podgate.lab.images import BIN
-from podgate.lab.rootfs import Operation, RootRequest, VolumeBind, container_root, hosts_file
+from podgate.lab.rootfs import RootRequest, RootStep, VolumeBind, container_root, hosts_file
 
 _SHARED: Final = frozenset(
     ("/var", "/var/lib", "/run", "/etc", "/opt", "/usr", "/usr/lib", "/lib", "/home", "/var/run")
@@ -39,7 +39,7 @@ def _disk(folder: Path, shown: str = "") -> Iterator[VolumeBind]:
             yield VolumeBind(str(entry), path)
 
 
-def node_root(folder: Path, name: str, installation: Installation) -> tuple[Operation, ...]:
+def node_root(folder: Path, name: str, installation: Installation) -> tuple[RootStep, ...]:
     """Give the steps for the root; ``folder`` is the node's disk."""
     mounts = [*installation.mounts, *_disk(folder)]
     return container_root(

@@ -19,13 +19,12 @@ from podgate.lab.fields import unhonoured
 from podgate.lab.kinds import Kinds, Object, Resource, ref_of
 from podgate.lab.kubejoin import Join
 from podgate.lab.manifests import read_manifests
-from podgate.lab.messages import Delete, Describe, LabError, Progress
+from podgate.lab.messages import Delete, Describe, LabError, ObjectVersion, Progress
 from podgate.lab.objects import Store
 from podgate.lab.places import Places
 from podgate.lab.verbs import say, table
 from podgate.model.frozen import ObjectRef
 
-Version = tuple[str, str, str, int]
 ENFORCEABLE: Final = ("cpu", "memory")
 """The limits that a lab enforces when it was started so."""
 
@@ -60,7 +59,7 @@ class Shown:
         self.last = progress.waiting
 
 
-def _await_ready(arguments: argparse.Namespace, versions: tuple[Version, ...] = ()) -> int:
+def _await_ready(arguments: argparse.Namespace, versions: tuple[ObjectVersion, ...] = ()) -> int:
     shown = Shown()
     if client.wait(arguments.places, arguments.timeout, shown, versions):
         return 0
@@ -159,13 +158,15 @@ def _kinds(where: Places) -> Kinds:
     return store.kinds
 
 
-def _applied(where: Places, objects: Sequence[Object], kinds: Kinds) -> tuple[tuple[str, ...], tuple[Version, ...]]:
+def _applied(
+    where: Places, objects: Sequence[Object], kinds: Kinds
+) -> tuple[tuple[str, ...], tuple[ObjectVersion, ...]]:
     """Apply objects; give a line per object, and the versions that an API server gave them."""
     joined = client.joined_by(where)
     if joined is None:
         return client.apply(where, objects), ()
     lines: tuple[str, ...]
-    versions: tuple[Version, ...]
+    versions: tuple[ObjectVersion, ...]
     lines, versions = clusterverbs().apply_objects(joined, where.name, objects, kinds)
     return lines, versions
 

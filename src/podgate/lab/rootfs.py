@@ -111,7 +111,7 @@ class Copy(Frozen, frozen=True):
     target: str
 
 
-Operation = Folder | Link | File | Copy | Bind | Overlay | Mount | Protect | Seal
+RootStep = Folder | Link | File | Copy | Bind | Overlay | Mount | Protect | Seal
 
 
 class VolumeBind(Frozen, frozen=True):
@@ -149,10 +149,10 @@ def _top(machine: MachineRoot, path: str) -> str:
     return first if leads is None else PurePosixPath(leads.lstrip("/")).parts[0]
 
 
-def _system(machine: MachineRoot, mounts: tuple[VolumeBind, ...]) -> tuple[list[Operation], list[str]]:
+def _system(machine: MachineRoot, mounts: tuple[VolumeBind, ...]) -> tuple[list[RootStep], list[str]]:
     """Give the steps for the machine's folders, and the mount points among them."""
     opened = {_top(machine, mount.target) for mount in mounts}
-    steps: list[Operation] = [
+    steps: list[RootStep] = [
         Link(f"/{name}", leads) for name, leads in machine.links if name in _SHARED or name in _OVERLAID
     ]
     points: list[str] = []
@@ -171,10 +171,10 @@ def _system(machine: MachineRoot, mounts: tuple[VolumeBind, ...]) -> tuple[list[
     return steps, points
 
 
-def _devices(privileged: bool) -> list[Operation]:
+def _devices(privileged: bool) -> list[RootStep]:
     if privileged:
         return [Bind(f"{MACHINE}/dev", "/dev", read_only=False)]
-    steps: list[Operation] = [Mount("tmpfs", "/dev", "mode=755")]
+    steps: list[RootStep] = [Mount("tmpfs", "/dev", "mode=755")]
     steps += [Bind(f"{MACHINE}/dev/{name}", f"/dev/{name}", read_only=False, optional=True) for name in _DEVICES]
     steps.append(Mount("devpts", "/dev/pts", "newinstance,ptmxmode=0666,mode=0620", fallback=f"{MACHINE}/dev/pts"))
     steps += [Link(f"/dev/{name}", leads) for name, leads in _DEVICE_LINKS]
@@ -183,10 +183,10 @@ def _devices(privileged: bool) -> list[Operation]:
     return steps
 
 
-def container_root(machine: MachineRoot, request: RootRequest) -> tuple[Operation, ...]:
+def container_root(machine: MachineRoot, request: RootRequest) -> tuple[RootStep, ...]:
     """Give the steps that fill an empty root, in order. The root itself is a tmpfs that the performer mounts."""
     system, points = _system(machine, request.mounts)
-    steps: list[Operation] = [Folder(f"/{name}", mode) for name, mode in _FRESH]
+    steps: list[RootStep] = [Folder(f"/{name}", mode) for name, mode in _FRESH]
     steps += system
     steps += [
         File("/etc/hosts", request.hosts),

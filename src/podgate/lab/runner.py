@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from podgate.lab.containers import Program
 from podgate.lab.mounts import build_root, make_private
-from podgate.lab.rootfs import Operation
+from podgate.lab.rootfs import RootStep
 from podgate.linux.namespaces import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -35,7 +35,7 @@ class StartError(Exception):
 
 
 def start(
-    program: Program, sandbox: int, root: tuple[Operation, ...], scratch: str, log: str, *, groups: tuple[str, ...] = ()
+    program: Program, sandbox: int, root: tuple[RootStep, ...], scratch: str, log: str, *, groups: tuple[str, ...] = ()
 ) -> Child:
     """Start a container's main process in the sandbox of process ``sandbox``; its output goes to the file ``log``.
 
@@ -68,7 +68,7 @@ def start_in(
 
 
 def start_apart(
-    program: Program, sandbox: int, root: tuple[Operation, ...], scratch: str, streams: tuple[int, int, int]
+    program: Program, sandbox: int, root: tuple[RootStep, ...], scratch: str, streams: tuple[int, int, int]
 ) -> Child:
     """Start a process in a sandbox with a root of its own and the given standard streams: a shell on a node."""
 

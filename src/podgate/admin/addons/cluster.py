@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from podgate.admin.addons.folder import MODE_LABEL, Addon, Folder
-from podgate.admin.addons.plan import WORKLOADS, Found, Task, WantedAddon
+from podgate.admin.addons.plan import WORKLOADS, AddonStep, Found, WantedAddon
 from podgate.admin.addons.workloads import all_started, counted, is_ready, on_host, selected
 from podgate.admin.reaching import Ask, listed
 from podgate.kubeapi.answers import Refusal
@@ -110,7 +110,7 @@ class Cluster:
         unlabelled = frozenset(self._standing(folder))
         return Survey(tuple(wanted), tuple(found.values()), tuple(complaints), unlabelled)
 
-    async def do(self, step: Task) -> str:
+    async def do(self, step: AddonStep) -> str:
         """Do one step; give why it was refused, or an empty text. Raises UnreachableError."""
         if step.found is not None:
             answer = await self._sent(delete(step.found.kind, step.ref, step.found.uid))

@@ -88,7 +88,7 @@ class Found(Frozen, frozen=True):
         return self.kind.group, self.ref
 
 
-class Task(Frozen, frozen=True):
+class AddonStep(Frozen, frozen=True):
     """One thing to do, or not to do yet, or not to do at all.
 
     Attributes:
@@ -113,7 +113,7 @@ class Task(Frozen, frozen=True):
 class Plan(Frozen, frozen=True):
     """The steps, in the order in which they are done. Falsy when the cluster is as the folder says."""
 
-    steps: tuple[Task, ...] = ()
+    steps: tuple[AddonStep, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything to do, now or later."""
@@ -124,7 +124,7 @@ class Plan(Frozen, frozen=True):
         return "\n".join(map(str, self.steps))
 
     @property
-    def due(self) -> tuple[Task, ...]:
+    def due(self) -> tuple[AddonStep, ...]:
         """What is to be done now."""
         return tuple(step for step in self.steps if step.verb in {"create", "correct", "remove"})
 
@@ -152,25 +152,27 @@ def planned(
     others = sorted((each for key, each in there.items() if key not in asked), key=_order, reverse=True)
     stay = [each for each in others if each.key in unlabelled and each.ours]
     left = [each for each in others if each.key not in unlabelled]
-    told = (Task("leave", each.ref, f"its manifest has no label {MODE_LABEL}: --mode gives it one") for each in stay)
+    told = (
+        AddonStep("leave", each.ref, f"its manifest has no label {MODE_LABEL}: --mode gives it one") for each in stay
+    )
     return Plan((*steps, *told, *_removals(left, asked, there, whole, adopt)))
 
 
-def _brought(wanted: WantedAddon, found: Found | None) -> Task | None:
+def _brought(wanted: WantedAddon, found: Found | None) -> AddonStep | None:
     """Give what brings one object to what the folder says."""
     if found is None:
-        return Task("create", wanted.ref, "", wanted)
+        return AddonStep("create", wanted.ref, "", wanted)
     if found.going:
-        return Task("hold", wanted.ref, "it is being deleted, and is made again afterwards")
+        return AddonStep("hold", wanted.ref, "it is being deleted, and is made again afterwards")
     if wanted.addon.mode == "EnsureExists" or not found.differs:
         return None
     why = "" if found.ours else "it is there, made by somebody else: its fields become the manifest's"
-    return Task("correct", wanted.ref, found.refused or why, wanted)
+    return AddonStep("correct", wanted.ref, found.refused or why, wanted)
 
 
 def _removals(
     left: list[Found], asked: Mapping[Any, WantedAddon], there: Mapping[Any, Found], whole: bool, adopt: bool
-) -> Iterator[Task]:
+) -> Iterator[AddonStep]:
     """Give what becomes of objects that are not in the folder; nothing goes while any workload has to stay."""
     due: list[Found] = []
     waits = False
@@ -178,20 +180,22 @@ def _removals(
         if each.mode != "Reconcile" or each.controlled or each.going or each.owner:
             continue
         if not each.ours and not adopt:
-            yield Task("leave", each.ref, f"it has {MODE_LABEL}=Reconcile, but is not of this set: --adopt takes it")
+            yield AddonStep(
+                "leave", each.ref, f"it has {MODE_LABEL}=Reconcile, but is not of this set: --adopt takes it"
+            )
         elif not whole:
             waits = True
-            yield Task("hold", each.ref, "it is not in the folder, which has mistakes")
+            yield AddonStep("hold", each.ref, "it is not in the folder, which has mistakes")
         elif blocker := _successor_to_wait_for(each, asked, there):
             waits = True
-            yield Task("hold", each.ref, f"it goes when {blocker} is ready")
+            yield AddonStep("hold", each.ref, f"it goes when {blocker} is ready")
         else:
             due.append(each)
     for each in due:
         if waits:
-            yield Task("hold", each.ref, "it goes after the workloads that have to stay for now")
+            yield AddonStep("hold", each.ref, "it goes after the workloads that have to stay for now")
         else:
-            yield Task("remove", each.ref, "it left the folder", None, each)
+            yield AddonStep("remove", each.ref, "it left the folder", None, each)
 
 
 def _successor_to_wait_for(
