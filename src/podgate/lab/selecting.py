@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from podgate.lab.shapes import LabelSelector, Node, NodeSelectorTerm, PodSpec, Requirement, Taint, Toleration
+from podgate.model import selectors
 
 BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of a taint that keep a Pod off; ``PreferNoSchedule`` is only a wish."""
@@ -82,11 +83,8 @@ def _less(have: str | None, values: tuple[str, ...]) -> bool:
 
 
 OPERATORS: Final[Mapping[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
-    "In": lambda have, values: have in values,
-    "NotIn": lambda have, values: have not in values,
-    "Exists": lambda have, _values: have is not None,
-    "DoesNotExist": lambda have, _values: have is None,
+    **selectors.OPERATORS,
     "Gt": _greater,
     "Lt": _less,
 }
-"""The API's operators; ``Gt`` and ``Lt`` are for nodes only. ``NotIn`` also matches what lacks the label."""
+"""The API's operators; ``Gt`` and ``Lt`` are for nodes only."""

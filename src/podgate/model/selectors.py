@@ -1,6 +1,7 @@
-"""Selectors: the API's label and field selectors in their text form, and what they match. Pure.
+"""Selectors: the API's label and field selectors in their text form, and what selectors of any form match. Pure.
 
-Here: parsing and matching, for sources that do themselves what an API server does. Not here: selectors inside objects.
+Here: parsing and matching, for sources that do themselves what an API server does; what the operators of selectors
+inside objects mean. Not here: reading those, each in its own kind.
 Invariant: an empty selector matches everything; a text that an API server refuses raises ValueError, since selectors
 of watches are written by features, not by users.
 
@@ -8,7 +9,7 @@ Grammar: kubernetes.io, "Labels and Selectors" and "Field Selectors".
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Literal
 
 from podgate.model.frozen import Frozen
@@ -25,28 +26,27 @@ FIELDS: Final = ("metadata.name", "metadata.namespace", "spec.nodeName")
 """The fields that a field selector may name. An API server knows some more, by kind."""
 
 
-class Requirement(Frozen, frozen=True):
-    """One condition on a label or field.
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
-    Attributes:
-        operator: ``in``; ``notin``, which an absent key fulfils too; ``exists``; ``absent``.
-    """
+OPERATORS: Final[Mapping[str, Callable[[str | None, Collection[str]], bool]]] = {
+    "In": lambda have, values: have in values,
+    "NotIn": lambda have, values: have not in values,
+    "Exists": lambda have, _values: have is not None,
+    "DoesNotExist": lambda have, _values: have is None,
+}
+"""Whether a value, None for an absent key, fulfils an operator of ``matchExpressions``; ``NotIn`` takes absent ones."""
+
+
+class Requirement(Frozen, frozen=True):
+    """One condition on a label or field."""
 
     key: str
-    operator: Literal["in", "notin", "exists", "absent"]
+    operator: Operator
     values: frozenset[str] = frozenset()
 
     def holds(self, value: str | None) -> bool:
         """Say whether a value, None for an absent key, fulfils it."""
-        match self.operator:
-            case "in":
-                return value in self.values
-            case "notin":
-                return value not in self.values
-            case "exists":
-                return value is not None
-            case "absent":
-                return value is None
+        return OPERATORS[self.operator](value, self.values)
 
 
 Selector = tuple[Requirement, ...]
@@ -62,11 +62,11 @@ def _label(part: str) -> Requirement:
     if found := _SET.fullmatch(part):
         values = frozenset(value.strip() for value in found["values"].split(","))
         if all(re.fullmatch(_VALUE, value) for value in values):
-            return Requirement(found["key"], "in" if found["operator"] == "in" else "notin", values)
+            return Requirement(found["key"], "In" if found["operator"] == "in" else "NotIn", values)
     elif found := _EQUAL.fullmatch(part):
         return _equality(found)
     elif found := _EXISTS.fullmatch(part):
-        return Requirement(found["key"], "absent" if found["operator"] else "exists")
+        return Requirement(found["key"], "DoesNotExist" if found["operator"] else "Exists")
     raise ValueError(f"not a label selector: {part!r}; write key=value, key!=value, key in (a, b), key or !key")
 
 
@@ -84,7 +84,7 @@ def _field(part: str) -> Requirement:
 
 def _equality(found: re.Match[str]) -> Requirement:
     return Requirement(
-        found["key"], "notin" if found["operator"] == "!=" else "in", frozenset({found["values"].strip()})
+        found["key"], "NotIn" if found["operator"] == "!=" else "In", frozenset({found["values"].strip()})
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from podgate.features.masquerade.cidrs import shown
 from podgate.model.frozen import Frozen
-from podgate.model.selectors import Requirement, Selector, matches_labels
+from podgate.model.selectors import OPERATORS, Requirement, Selector, matches_labels
 from podgate.model.spelling import did_you_mean
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
@@ -20,7 +20,6 @@ NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _PART: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_PART}")
 _VALUE: Final = re.compile(rf"(?:{_PART})?")
-_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class NotASelector(ValueError):  # noqa: N818 - it is the user's, and the message is for the user
@@ -81,7 +80,7 @@ def read_selector(value: Any) -> Selector:
 
 def _label(key: str, value: Any) -> Requirement:
     _checked(key, (value,), "matchLabels", key)
-    return Requirement(key, "in", frozenset({value}))
+    return Requirement(key, "In", frozenset({value}))
 
 
 def _checked(key: Any, values: tuple[Any, ...], *parts: str | int) -> None:
@@ -98,17 +97,18 @@ def _expression(item: Any, index: int) -> Requirement:
     place = ("matchExpressions", index)
     if not isinstance(item, Mapping) or not item.keys() <= {"key", "operator", "values"}:
         raise NotASelector(f"{shown(item)} is no expression: write key, operator and values", *place)
-    operator, values = item.get("operator"), item.get("values") or ()
-    if operator not in _OPERATORS:
-        guess = did_you_mean(operator, _OPERATORS) if isinstance(operator, str) else ""
-        raise NotASelector(f"{shown(operator)} is no operator{guess}: write one of {', '.join(_OPERATORS)}", *place)
+    operator: Any = item.get("operator")
+    values = item.get("values") or ()
+    if operator not in OPERATORS:
+        guess = did_you_mean(operator, OPERATORS) if isinstance(operator, str) else ""
+        raise NotASelector(f"{shown(operator)} is no operator{guess}: write one of {', '.join(OPERATORS)}", *place)
     if not isinstance(values, list | tuple):
         raise NotASelector(f"{shown(values)} is not a list: write values as list items", *place, "values")
     _checked(item.get("key"), tuple(values), *place)
     if operator in ("In", "NotIn"):
         if not values:
             raise NotASelector(f"{operator} needs values: write at least one", *place, "values")
-        return Requirement(item["key"], "in" if operator == "In" else "notin", frozenset(values))
+        return Requirement(item["key"], operator, frozenset(values))
     if values:
         raise NotASelector(f"{operator} takes no values: remove them", *place, "values")
-    return Requirement(item["key"], "exists" if operator == "Exists" else "absent")
+    return Requirement(item["key"], operator)

@@ -14,6 +14,7 @@ import msgspec
 from podgate.features.metadata import globs
 from podgate.model.converting import worded
 from podgate.model.frozen import Frozen
+from podgate.model.selectors import OPERATORS, Operator
 
 MAX_RULES: Final = 256
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE")
@@ -41,20 +42,12 @@ class Expression(Frozen, frozen=True, forbid_unknown_fields=True):
     """One of a selector's ``matchExpressions``."""
 
     key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    operator: Operator
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Say whether it holds; ``NotIn`` holds for a label that is not there."""
-        match self.operator:
-            case "In":
-                return labels.get(self.key) in self.values
-            case "NotIn":
-                return labels.get(self.key) not in self.values
-            case "Exists":
-                return self.key in labels
-            case "DoesNotExist":
-                return self.key not in labels
+        return OPERATORS[self.operator](labels.get(self.key), self.values)
 
 
 class PodSelector(Frozen, frozen=True, rename="camel", forbid_unknown_fields=True):
