@@ -31,10 +31,12 @@ def test_what_is_written_beyond_the_limit_is_cut() -> None:
 
 
 def test_a_program_that_takes_too_long_is_killed_and_reaped() -> None:
+    started: list[int] = []
     with pytest.raises(TimeoutError):
-        ran("sleep", "100", seconds=0.05)
+        asyncio.run(run(("/bin/sleep", "100"), seconds=0.05, started=started.append))
+    (process,) = started
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(process, os.WNOHANG)
 
 
 def test_only_the_named_variables_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
