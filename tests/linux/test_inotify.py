@@ -14,11 +14,11 @@ from podgate.linux.inotify import Directories, Event, What
 
 
 def gather(watched: Directories, until: Callable[[tuple[Event, ...]], bool]) -> tuple[Event, ...]:
-    """Collect events until the predicate holds, for at most five seconds."""
+    """Collect events until the predicate holds, for at most a minute."""
 
     async def collect() -> tuple[Event, ...]:
         events: tuple[Event, ...] = ()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not until(events):
                 events += await watched.events()
         return events
@@ -149,7 +149,7 @@ def test_a_cancelled_wait_loses_no_event(tmp_path: Path) -> None:
                 async with asyncio.timeout(0.01):
                     await watched.events()
             (tmp_path / "f").mkdir()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 return await watched.events()
 
     assert asyncio.run(wait_twice()) == (Event(str(tmp_path), "f", What.CREATED),)

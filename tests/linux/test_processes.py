@@ -34,7 +34,7 @@ async def test_several_tasks_wait_for_one_child() -> None:
 
 @in_loop
 async def test_a_cancelled_wait_leaves_the_child_to_others() -> None:
-    ended = child("sleep 0.1; exit 4")
+    ended = child("sleep 1; exit 4")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await ended.wait()
