@@ -10,6 +10,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from podgate.linux.proc import pids
+
 
 class Remains:
     """The processes of one container. A context manager: leaving it lets go of the namespace."""
@@ -33,8 +35,7 @@ class Remains:
         if self._held < 0:
             return
         own = os.fstat(self._held)
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                with suppress(OSError):  # It ended meanwhile.
-                    if os.path.samestat(os.stat(f"/proc/{entry.name}/ns/mnt"), own):
-                        os.kill(int(entry.name), signal.SIGKILL)
+        for pid in pids():
+            with suppress(OSError):  # It ended meanwhile.
+                if os.path.samestat(os.stat(f"/proc/{pid}/ns/mnt"), own):
+                    os.kill(pid, signal.SIGKILL)

@@ -7,13 +7,15 @@ Invariant: never raises: in another PID namespace, or without privileges, the an
 import os
 from collections.abc import Iterator
 
+from podgate.linux import proc
+
 _LISTEN = "0A"
 
 
 def holders_of(port: int) -> list[str]:
     """Give the processes that listen on a port of any address, as ``process 17 (nginx)``, sorted by number."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
-    found = sorted(pid for pid in _processes() if sockets and _holds(pid, sockets))
+    found = [pid for pid in _pids() if _holds(pid, sockets)] if sockets else []
     return [f"process {pid} ({_name(pid)})" for pid in found]
 
 
@@ -34,12 +36,11 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def _processes() -> Iterator[int]:
+def _pids() -> list[int]:
     try:
-        names = os.listdir("/proc")  # noqa: PTH208 - as above
+        return proc.pids()
     except OSError:
-        return
-    yield from (int(name) for name in names if name.isdecimal())
+        return []
 
 
 def _holds(pid: int, sockets: set[str]) -> bool:
@@ -58,4 +59,7 @@ def _holds(pid: int, sockets: set[str]) -> bool:
 
 
 def _name(pid: int) -> str:
-    return next(iter(_lines(f"/proc/{pid}/comm")), "?")
+    try:
+        return proc.name_of(pid)
+    except OSError:
+        return "?"

@@ -8,7 +8,6 @@ Invariant: it only looks; what it cannot look at is ``unknown``, never ``ok``.
 import asyncio
 import contextlib
 import functools
-import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -30,6 +29,7 @@ from podgate.features.metadata.settings import LOCAL_ADDRESS, Settings, address_
 from podgate.features.metadata.to_iptables import OWNERS
 from podgate.features.metadata.to_nftables import FIRST_DSTNAT, REDIRECT_TABLE, TABLE
 from podgate.joints import ApplyError, Inputs, SourceError
+from podgate.linux import proc
 from podgate.linux.running import find_program, run
 from podgate.model.kinds.nodes import NODE, Node
 from podgate.model.kinds.pods import POD, Pod
@@ -316,7 +316,7 @@ def _reachable(host: str, port: int) -> Finding:
 
 def _others(own: list[str]) -> Finding:
     """Look for other agents on this node's network; the drop-in may have an old agent's name itself."""
-    here = os.readlink("/proc/thread-self/ns/net")  # noqa: PTH115 - a name of /proc
+    here = proc.network_of(proc.SELF)
     found = ((pid, name) for pid, network, name in processes() if network == here and name in _OTHERS)
     named = sorted(f"process {pid} ({name})" for pid, name in found)
     others = [each for each in named if each not in own]

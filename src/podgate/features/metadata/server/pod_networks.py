@@ -5,6 +5,7 @@ Here: finding the networks by their processes, entering each for a moment, one r
 Invariant: only the calling thread moves, and it is back at home afterwards; nothing is written anywhere.
 """
 
+import contextlib
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import Final
 
 from podgate.features.metadata.diagnosis import Attempt
 from podgate.features.metadata.server.probing import asked, status_of
+from podgate.linux import proc
 from podgate.linux.namespaces import inside_network, open_namespace
 from podgate.linux.netlink import Connection
 from podgate.linux.rtnetlink import addresses, links
@@ -64,23 +66,18 @@ def ask_pods(server: str, path: str, names: Mapping[str, str]) -> tuple[list[Att
 def _networks() -> dict[int, str]:
     """Give one process of each network that is neither this one nor that of process 1, which is the node's."""
     found: dict[str, tuple[int, str]] = {}
-    nodes = {os.readlink(f"/proc/{process}/ns/net") for process in ("thread-self", "1")}  # noqa: PTH115 - names of /proc
+    nodes = {proc.network_of(process) for process in (proc.SELF, 1)}
     for pid, network, name in processes():
         if network not in nodes:
-            found[network] = min((pid, name), found.get(network, (pid, name)))
+            found.setdefault(network, (pid, name))
     return dict(found.values())
 
 
 def processes() -> Iterator[tuple[int, str, str]]:
     """Give the number, the network namespace and the name of each process that may be looked at."""
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - as above
-        if entry.isdecimal():
-            try:
-                network = os.readlink(f"/proc/{entry}/ns/net")  # noqa: PTH115 - as above
-                with open(f"/proc/{entry}/comm", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
-                    yield int(entry), network, file.read().strip()
-            except OSError:
-                continue  # ended meanwhile, or another user's
+    for pid in proc.pids():
+        with contextlib.suppress(OSError):  # It ended meanwhile, or is another user's.
+            yield pid, proc.network_of(pid), proc.name_of(pid)
 
 
 def _ask_from_here(server: str, path: str, names: Mapping[str, str], otherwise: str) -> Attempt | None:

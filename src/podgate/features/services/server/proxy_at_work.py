@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from podgate.features.services.proxy_config import HEALTH_PORT, METRICS_PORT
+from podgate.linux import proc
 from podgate.model.frozen import Frozen
 from podgate.observe.listen import Listen, parse_listen
 
@@ -141,22 +142,20 @@ async def _said(listen: Listen, page: bytes) -> bytes:
                 await writer.wait_closed()
 
 
-def neighbours(proc: Path = Path("/proc")) -> Iterator[str]:
-    """Say which processes are kube-proxy, or may be, and share our network namespace, as far as ``proc`` tells."""
-    ourselves, own = (proc / "self").readlink().name, _network(proc / "thread-self")
-    numbers = sorted(int(folder.name) for folder in proc.iterdir() if folder.name.isdecimal())
-    for number in numbers:
-        folder = proc / str(number)
+def neighbours(root: Path = Path("/proc")) -> Iterator[str]:
+    """Say which processes are kube-proxy, or may be, and share our network namespace, as far as ``root`` tells."""
+    ourselves, own = int((root / "self").readlink().name), proc.network_of(proc.SELF, str(root))
+    for pid in proc.pids(str(root)):
+        if pid == ourselves:
+            continue
         with contextlib.suppress(OSError):
-            if folder.name == ourselves:
-                continue
             try:
-                if _network(folder) == own and _is_kube_proxy(folder):
-                    yield f"process {number} ({NAME}) runs on this node"
+                if proc.network_of(pid, str(root)) == own and _is_kube_proxy(root / str(pid)):
+                    yield f"process {pid} ({NAME}) runs on this node"
             except PermissionError:
                 # Of a process with more rights than ours: it needs CAP_SYS_PTRACE (proc(5), ptrace(2)).
-                if _is_kube_proxy(folder):
-                    yield f"process {number} ({NAME}) runs, and we may not see whether it is on this node"
+                if _is_kube_proxy(root / str(pid)):
+                    yield f"process {pid} ({NAME}) runs, and we may not see whether it is on this node"
 
 
 def _is_kube_proxy(folder: Path) -> bool:
@@ -168,9 +167,5 @@ def _is_kube_proxy(folder: Path) -> bool:
         return False  # podgate under this name, whose program is a script
     if first == b"hyperkube":
         return not _HYPERKUBE.isdisjoint(words[1:2])  # a process may write over its words, and have no second one
-    named = (folder / "comm").read_bytes().strip() == NAME.encode()
+    named = proc.name_of(folder.name, str(folder.parent)) == NAME
     return bool(words[0]) and (named or first == NAME.encode())
-
-
-def _network(process: Path) -> str:
-    return str((process / "ns" / "net").readlink())

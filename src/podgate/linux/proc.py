@@ -1,0 +1,32 @@
+"""proc: what /proc shows of the processes around this one.
+
+Here: their numbers, names and network namespaces. Not here: children of this process (processes.py), its own use of the
+machine (observe/process.py).
+Invariant: reads only. Of a process that ended meanwhile every question raises OSError, of another user's some do.
+"""
+
+import os
+
+SELF = "thread-self"
+"""The calling thread, in place of a process's number."""
+
+
+def pids(proc: str = "/proc") -> list[int]:
+    """Give the numbers of all processes that are shown, in order. Raises OSError."""
+    return sorted(int(name) for name in os.listdir(proc) if name.isdecimal())
+
+
+def name_of(pid: int | str, proc: str = "/proc") -> str:
+    """Give a process's name, of 15 bytes at most, as it may have set it itself. Raises OSError."""
+    with open(f"{proc}/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().removesuffix("\n")
+
+
+def network_of(pid: int | str, proc: str = "/proc") -> str:
+    """Give what names the network namespace of a process, as ``net:[4026531840]``.
+
+    Raises:
+        PermissionError: the process has more rights than this one (proc(5), ptrace(2)).
+        OSError: it has ended.
+    """
+    return os.readlink(f"{proc}/{pid}/ns/net")
