@@ -17,7 +17,8 @@ class Sample(Frozen, frozen=True):
     once: Annotated[bool, Option("stop then")] = False
 
     def mistakes(self) -> list[str]:
-        return ["--tries must be more than 0"] if self.tries <= 0 else []
+        found = ["--tries must be more than 0"] if self.tries <= 0 else []
+        return [*found, "--pause: must be less than --tries"] if self.pause >= self.tries else found
 
 
 def test_options_are_read_off_the_fields_in_order() -> None:
@@ -72,3 +73,9 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_a_class_adds_what_types_cannot_say() -> None:
     with pytest.raises(SettingsError, match="--tries must be more than 0"):
         settings_from(Sample, {"target": "a", "tries": 0})
+
+
+def test_what_types_cannot_say_is_told_beside_wrong_types_but_not_about_them() -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_from(Sample, {"target": "a", "tries": 0, "pause": "x"})
+    assert caught.value.problems == ("--pause 'x': must be a number", "--tries must be more than 0")

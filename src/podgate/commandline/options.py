@@ -6,6 +6,7 @@ one feature.
 Invariant: flags, help and file keys come from the fields alone, so an option exists exactly once.
 """
 
+import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
@@ -17,6 +18,8 @@ from podgate.model.frozen import Frozen
 from podgate.model.spelling import did_you_mean
 
 SettingsT = TypeVar("SettingsT", bound=Frozen)
+
+_FLAG: Final = re.compile(r"--[a-z][a-z0-9-]*")
 
 
 class Option(Frozen, frozen=True):
@@ -185,6 +188,7 @@ def settings_from(cls: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
     specs = {spec.name: spec for spec in options_of(cls)}
     hints = typing.get_type_hints(cls, include_extras=True)
     problems: list[str] = []
+    wrong: set[str] = set()
     good: dict[str, Any] = {}
     for name, value in values.items():
         if name not in specs:
@@ -194,13 +198,15 @@ def settings_from(cls: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
             good[name] = msgspec.convert(value, hints[name])
         except msgspec.ValidationError:
             problems.append(_wrong_value(specs[name], value))
+            wrong.add(specs[name].flag)
     problems += [f"{spec.flag} is required" for spec in specs.values() if spec.required and spec.name not in values]
-    if problems:
+    if any(spec.required and spec.name not in good for spec in specs.values()):
         raise SettingsError(problems)
     settings = cls(**good)
-    mistakes = tuple(getattr(settings, "mistakes", tuple)())
-    if mistakes:
-        raise SettingsError(mistakes)
+    # What is said beside an option of a wrong type is said of its default.
+    problems += (each for each in getattr(settings, "mistakes", tuple)() if wrong.isdisjoint(_FLAG.findall(each)))
+    if problems:
+        raise SettingsError(problems)
     return settings
 
 

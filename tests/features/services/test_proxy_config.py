@@ -65,6 +65,7 @@ COMPLAINTS = {
     "a bad duration": ("configSyncPeriod: 15d", "error", "configSyncPeriod", "there is no unit"),
     "a group that is none": ("iptables: 3", "error", "iptables", "is not a map"),
     "another kind": ("kind: KubeletConfiguration", "error", "kind", "write KubeProxyConfiguration"),
+    "the ConfigMap that kubectl gives": ("kind: ConfigMap\ndata: {config.conf: x}", "error", "kind", "jsonpath="),
     "another version": ("apiVersion: kubeproxy.config.k8s.io/v1", "error", "apiVersion", "v1alpha1"),
     "unused": ("ipvs: {scheduler: wrr}", "warning", "ipvs.scheduler", "mode ipvs is not built yet"),
     "another gate": ("featureGates: {X: true}", "warning", "featureGates.X", "podgate has no such gate"),

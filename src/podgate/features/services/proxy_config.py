@@ -28,6 +28,11 @@ from podgate.model.spelling import did_you_mean
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
 
+_CONFIG_MAP: Final = (
+    "this is a ConfigMap, and the configuration a text in it: give that alone, as "
+    "kubectl get -n kube-system configmap/kube-proxy -o jsonpath='{.data.config\\.conf}' does"
+)
+
 HEALTH_PORT: Final = 10256
 METRICS_PORT: Final = 10249
 
@@ -148,7 +153,9 @@ class _Reader:
             self._complain("error" if fault.fatal else "warning", "Syntax", "", str(fault))
         document = parsed.documents[0] if parsed.documents else None
         given: dict[str, Any] = {}
-        if isinstance(document, Mapping):
+        if isinstance(document, Mapping) and document.get("kind") == "ConfigMap":
+            self._complain("error", "WrongKind", "kind", _CONFIG_MAP)
+        elif isinstance(document, Mapping):
             self._head(document)
             given = {path: value for path, value in self._fields(document) if not means_default(path, value)}
             self._say_unused(given)
@@ -158,8 +165,10 @@ class _Reader:
 
     def _head(self, document: Mapping[str, Any]) -> None:
         for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
-            if document.get(key) != wanted:
-                self._complain("error", "WrongKind", key, f"{document.get(key)!r} instead of {wanted}: write {wanted}")
+            if key not in document:
+                self._complain("error", "WrongKind", key, f"it is missing: write {wanted}")
+            elif document[key] != wanted:
+                self._complain("error", "WrongKind", key, f"{document[key]!r} is not what is read here: write {wanted}")
 
     def _fields(self, document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for key, value in document.items():

@@ -21,6 +21,7 @@ from podgate.features.services.proxy_config import (
 )
 from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, SECOND
 from podgate.features.services.settings import ALL, LOCALHOST
+from podgate.model.spelling import did_you_mean
 
 NO_IPVS: Final = (
     "mode ipvs is not built yet: use nftables, which is as fast with any number of Services; "
@@ -79,7 +80,7 @@ def options_in(config: ProxyConfig, backend: str | None = None) -> dict[str, Any
     if backend is None and mode == "ipvs":
         raise SettingsError([NO_IPVS])
     if backend is None and mode not in _MODES:
-        raise SettingsError([f'mode "{mode}": write nftables or iptables'])
+        raise SettingsError([f'"{mode}" is no mode{did_you_mean(mode, _MODES)}: write nftables or iptables'])
     chosen = backend or _MODES[mode]
     options: dict[str, Any] = {"backend": chosen, **_pages(config)}
     for path, (option, meaning) in _FIELDS.items():

@@ -71,5 +71,47 @@ def test_what_changes_nothing_is_said_with_its_place(tmp_path: Path) -> None:
     file.write_text(f"{HEAD}winkernel:\n  enableDSR: true\nnodePortAdresses: []\n")
     assert configured_by(str(file), {}, said.append) == {"backend": "nftables"}
     assert len(said) == 2
-    assert said[0].startswith(f"{file}:6: warning: nodePortAdresses: there is no such field")
-    assert said[1].startswith(f"{file}:5: warning: winkernel.enableDSR: it changes nothing here")
+    assert said[0].startswith(f"{file}:5: warning: winkernel.enableDSR: it changes nothing here")
+    assert said[1].startswith(f"{file}:6: warning: nodePortAdresses: there is no such field")
+
+
+MANY = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftable
+clusterCIDR: 10.244.0.0/33
+detectLocalMode: Foo
+conntrack:
+  maxPerCore: "3"
+  min: -1
+nftables: {syncPeriod: 5, minSyncPeriod: 60s}
+oomScoreAdj: 2000
+bogus: 1
+"""
+
+
+def test_mistakes_of_every_sort_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.conf"
+    file.write_text(MANY)
+    with pytest.raises(SettingsError) as raised:
+        configured_by(str(file), {"masquerade_bit": 99}, lambda _line: None)
+    said = [problem.removeprefix(f"{file}:") for problem in raised.value.problems]
+    assert said == [
+        "--masquerade-bit 99: must be 0 to 31",
+        '3: error: mode: "nftable" is no mode (did you mean "nftables"?): write nftables or iptables',
+        '4: error: clusterCIDR: "10.244.0.0/33": is no range; write it as 10.244.0.0/16',
+        "5: error: detectLocalMode: 'Foo': must be one of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix",
+        "7: error: conntrack.maxPerCore: '3' is not a whole number: correct it",
+        "8: error: conntrack.min: -1: must be 0 or more",
+        # That minSyncPeriod is longer than the default of syncPeriod is not said: nobody knows what that was to be.
+        "9: error: nftables.syncPeriod: 5 is not a duration as 30s or 1h30m: correct it",
+        "10: error: oomScoreAdj: 2000: must be -1000 to 1000",
+        "11: warning: bogus: there is no such field: it changes nothing",
+    ]
+
+
+def test_what_only_a_mistyped_field_would_tell_is_not_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "config.conf"
+    file.write_text(f"{HEAD}detectLocalMode: BridgeInterface\ndetectLocal: 3\n")
+    with pytest.raises(SettingsError) as raised:
+        configured_by(str(file), {}, lambda _line: None)
+    assert raised.value.problems == (f"{file}:5: error: detectLocal: 3 is not a map: write its fields below it",)

@@ -7,7 +7,7 @@ names the flag.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,34 +35,31 @@ def configured_by(path: str, given: Mapping[str, Any], say: Callable[[str], None
     Raises:
         SettingsError: it cannot be read, or used.
     """
-    file = _read(path, say)
-    try:
-        options = {**options_in(file.config, given.get("backend")), **given}
-    except SettingsError as error:
-        raise SettingsError([file.mistake("mode", each) for each in error.problems]) from error
-    try:
-        settings_from(Settings, options)
-    except SettingsError as error:
-        raise SettingsError([file.whose(each, options, given) for each in error.problems]) from error
+    file = _read(path)
+    options, mistakes, others = file.options(given)
+    if mistakes or others or not file.config.is_usable:
+        raise SettingsError([*others, *file.lines((*file.config.problems, *mistakes))])
+    for line in file.lines(file.config.problems):
+        say(line)
     return options
 
 
 def config_in(path: str, say: Callable[[str], None]) -> ProxyConfig:
     """Give a KubeProxyConfiguration by its fields; arguments and errors as above."""
-    return _read(path, say).config
-
-
-def _read(path: str, say: Callable[[str], None]) -> "_File":
-    try:
-        file = _File(path, Path(path).read_bytes())
-    except OSError as error:
-        raise SettingsError([f"--config {path}: cannot be read ({error.strerror})"]) from error
-    lines = [file.line(problem) for problem in file.config.problems]
+    file = _read(path)
+    lines = file.lines(file.config.problems)
     if not file.config.is_usable:
         raise SettingsError(lines)
     for line in lines:
         say(line)
-    return file
+    return file.config
+
+
+def _read(path: str) -> "_File":
+    try:
+        return _File(path, Path(path).read_bytes())
+    except OSError as error:
+        raise SettingsError([f"--config {path}: cannot be read ({error.strerror})"]) from error
 
 
 class _File:
@@ -72,23 +69,48 @@ class _File:
         self._locator = Locator()
         self.config: ProxyConfig = read_config(self._ref, data)
 
-    def line(self, problem: Problem) -> str:
-        """Give a complaint, with its place."""
-        return self._locator.describe(problem, self._files)
+    def lines(self, problems: Iterable[Problem]) -> list[str]:
+        """Give complaints with their places, in the order of the file."""
+        placed = [(self._locator.line(self._ref, each.field, self._files) or 0, each) for each in problems]
+        return [self._locator.describe(each, self._files) for _, each in sorted(placed, key=lambda pair: pair[0])]
 
-    def mistake(self, field: str, message: str) -> str:
-        """Give a mistake in a field."""
-        return self.line(Problem(self._ref, "error", "Invalid", field, message))
+    def options(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem], list[str]]:
+        """Give the options, mistakes of the file in them, and those of the command line.
 
-    def whose(self, said: str, options: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-        """Give a mistake in an option: with its place in the file, or as it is said where the command line gave it."""
+        Fields that cannot be read are told already, and what other fields say together with them is not known.
+        """
+        wrong = {problem.field for problem in self.config.problems if problem.severity == "error"}
+        mistakes: list[Problem] = []
+        try:
+            backend = given.get("backend") or ("nftables" if "mode" in wrong else None)
+            options = {**options_in(self.config, backend), **given}
+        except SettingsError as error:
+            mistakes += (self._mistake("mode", each) for each in error.problems)
+            options = {**options_in(self.config, "nftables"), **given}
+        others: list[str] = []
+        try:
+            settings_from(Settings, options)
+        except SettingsError as error:
+            for said in error.problems:
+                field, message = self._whose(said, options, given)
+                if not field:
+                    others.append(said)
+                elif not any(re.search(rf"\b{re.escape(name)}\b", f"{field}: {message}") for name in wrong if name):
+                    mistakes.append(self._mistake(field, message))
+        return options, mistakes, others
+
+    def _mistake(self, field: str, message: str) -> Problem:
+        return Problem(self._ref, "error", "Invalid", field, message)
+
+    def _whose(self, said: str, options: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, str]:
+        """Give the field that a mistake in an option is about, and its message; no field where a flag gave it."""
         paths = paths_of(options["backend"])
         flag = _FLAG.match(said)
         name = flag[1].replace("-", "_") if flag else ""
         if flag is None or name in given or name not in options or name not in paths:
-            return said
+            return "", said
         message = _FLAG.sub(lambda found: paths.get(found[1].replace("-", "_"), found[0]), said[flag.end() :].strip())
-        return self.mistake(self._item(paths[name], message), message)
+        return self._item(paths[name], message), message
 
     def _item(self, path: str, message: str) -> str:
         """Give the item of a list that a message quotes, or the field."""
