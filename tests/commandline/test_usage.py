@@ -1,9 +1,12 @@
 """Complaints about a command line: guesses, and the form that was asked for."""
 
+from typing import Annotated
+
 import pytest
 
-from podgate.commandline.options import OptionSpec
-from podgate.commandline.usage import Parser, UsageError, add_option, wants_json
+from podgate.commandline.options import Option, OptionSpec, SettingsError, options_of, settings_from
+from podgate.commandline.usage import Parser, UsageError, add_option, given, wants_json
+from podgate.model.frozen import Frozen
 
 
 def parser() -> Parser:
@@ -65,3 +68,23 @@ def test_a_number_is_called_n_and_its_default_shown_without_an_empty_fraction(
     made = Parser(prog="podgate x")
     add_option(made, OptionSpec("least_of", "--least-of", kind, default, required=False, help="how many"))
     assert shown in made.format_help()
+
+
+class Numbers(Frozen, frozen=True):
+    tries: Annotated[int, Option("how often")] = 3
+    pause: Annotated[float, Option("for how long")] = 0.5
+
+    def mistakes(self) -> list[str]:
+        return ["--tries must be more than 0"] if self.tries <= 0 else []
+
+
+def test_what_is_no_number_is_told_beside_every_other_mistake() -> None:
+    made = Parser(prog="podgate x")
+    specs = options_of(Numbers)
+    for spec in specs:
+        add_option(made, spec)
+    words = made.parse_args(["--tries", "0", "--pause", "1m"])
+    with pytest.raises(SettingsError) as raised:
+        settings_from(Numbers, given(words, specs))
+    assert raised.value.problems == ("--pause '1m': must be a number", "--tries must be more than 0")
+    assert given(made.parse_args(["--tries=5", "--pause", "2"]), specs) == {"tries": 5, "pause": 2.0}

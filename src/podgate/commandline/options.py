@@ -65,7 +65,7 @@ KUBECONFIG_OF_AGENT: Final = Option(
 CONTEXT: Final = Option("the context in the kubeconfig; without it the current one", metavar="NAME", verbs=DECIDING)
 """For the field ``context: str | None`` beside it."""
 
-NODE_NAME: Final = Option("this node's name; without it $NODE_NAME, else the host name", metavar="N", verbs=DECIDING)
+NODE_NAME: Final = Option("this node's name; without it $NODE_NAME, else the host name", metavar="NAME", verbs=DECIDING)
 """For the field ``node_name: str | None``."""
 
 METRICS_ADDR: Final = Option("where /metrics is served; empty for nowhere", metavar="ADDR:PORT", verbs=("run",))

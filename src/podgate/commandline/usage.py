@@ -9,6 +9,7 @@ import argparse
 import itertools
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from podgate.commandline.options import OptionSpec
@@ -74,12 +75,20 @@ def add_option(parser: argparse.ArgumentParser, spec: OptionSpec) -> None:
     parser.add_argument(
         spec.flag,
         dest=spec.name,
-        type=spec.type,
+        type=partial(_value, spec.type),
         action="append" if spec.many else "store",
         metavar=metavar,
         required=spec.required,
         help=spec.help + shown,
     )
+
+
+def _value(kind: type, text: str) -> Any:
+    """Read a value; one that cannot be read stays a text, so that the settings tell of it beside all other mistakes."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
 
 def _shown(default: object) -> str:

@@ -99,7 +99,7 @@ class Settings(Frozen, frozen=True):
         ),
     ] = STALE_AFTER
     node_name: Annotated[
-        str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="N")
+        str | None, Option("this node's name; without it $NODE_NAME, else the host name", metavar="NAME")
     ] = None
     token: Annotated[
         AllowOrDeny | None, Option("access tokens of the node's account; without it allow for gce, deny elsewhere")
