@@ -100,7 +100,7 @@ def ready(plane: ControlPlane, name: str) -> bool:
 
 
 def refused_to_the_pod(joined: TestLab) -> bool:
-    return "concealed" in joined.execute("addons/client", "curl", "-sm3", KUBE_ENV, check=False)
+    return "concealed" in joined.execute("addons/client", "curl", "-sm30", KUBE_ENV, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def put(plane: ControlPlane, folder: Path, joined: TestLab, version: str) -> None:
     """Have the add-on run in one version."""
     (folder / "metadata-proxy.yaml").write_text(manifest(version))
-    code, answer = reconcile(plane, folder, "--once", "--timeout", "60")
+    code, answer = reconcile(plane, folder, "--once", "--timeout", "200")
     assert (code, names(plane)) == (0, {f"metadata-proxy-{version}"}), answer
     poll(lambda: ready(plane, f"metadata-proxy-{version}"))
     poll(lambda: refused_to_the_pod(joined))

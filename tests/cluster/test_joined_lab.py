@@ -121,7 +121,7 @@ def endpoints(plane: ControlPlane) -> set[str]:
 
 
 def answer(joined: TestLab, address: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(joined.execute("joined/client", "curl", "-sm5", f"http://{address}/"))
+    value: dict[str, Any] = json.loads(joined.execute("joined/client", "curl", "-sm30", f"http://{address}/"))
     return value
 
 
@@ -152,7 +152,7 @@ def test_deleting_a_deployment_ends_its_pods(plane: ControlPlane, joined: TestLa
     joined.apply(ECHO % "one")
     address = echoes(plane)[0]["status"]["podIP"]
     joined.run("delete", "-n", "joined", "deployment/echo")
-    assert echoes(plane) == []
+    poll(lambda: echoes(plane) == [])
     poll(lambda: endpoints(plane) == set())
     assert joined.execute("joined/client", "curl", "-sm1", f"http://{address}/", check=False) == ""
 
@@ -171,7 +171,7 @@ def test_nodes_are_ready_and_renew_their_leases(plane: ControlPlane, joined: Tes
 
 def test_a_pod_speaks_to_the_api_with_its_own_account(plane: ControlPlane, joined: TestLab) -> None:
     script = (
-        "cd /var/run/secrets/kubernetes.io/serviceaccount && curl -sm5 --cacert ca.crt"
+        "cd /var/run/secrets/kubernetes.io/serviceaccount && curl -sm30 --cacert ca.crt"
         ' -H "Authorization: Bearer $(cat token)"'
         " https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/apis/authentication.k8s.io/v1/selfsubjectreviews"
         " -H 'Content-Type: application/json'"

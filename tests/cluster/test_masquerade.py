@@ -34,7 +34,7 @@ def running(plane: ControlPlane) -> Iterator[TestLab]:
 
 def source(running: TestLab, url: str) -> str:
     """Ask a server from the Pod, and give the source address that the server saw."""
-    said: dict[str, str] = json.loads(running.execute("web", "curl", "-sm3", url))
+    said: dict[str, str] = json.loads(running.execute("web", "curl", "-sm30", url))
     return said["source"]
 
 

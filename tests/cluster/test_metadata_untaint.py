@@ -60,7 +60,7 @@ def node(plane: ControlPlane) -> Any:
 def patched(plane: ControlPlane, token: str, change: Any) -> tuple[int, bytes]:
     """Change the Node with a token."""
     context = ssl.create_default_context(cafile=str(plane.folder / "pki" / "ca.crt"))
-    connection = HTTPSConnection("127.0.0.1", plane.ports.api, timeout=10, context=context)
+    connection = HTTPSConnection("127.0.0.1", plane.ports.api, timeout=60, context=context)
     headers = {"Content-Type": "application/merge-patch+json", "Authorization": f"Bearer {token}"}
     try:
         connection.request("PATCH", "/api/v1/nodes/tainted-1", json.dumps(change), headers)
@@ -86,7 +86,7 @@ def test_a_node_is_freed_once_its_proxy_is_ready(plane: ControlPlane, running: T
         assert OTHER["key"] in taints(plane)
         list_in_pages(plane, FOLDER, FEATURE.watches(UntaintSettings(), None))
         poll(lambda: running.get("Pod", "tenant").get("status", {}).get("phase") == "Running")
-    script = f"curl -sm3 -H 'Metadata-Flavor: Google' {KUBE_ENV}"
+    script = f"curl -sm30 -H 'Metadata-Flavor: Google' {KUBE_ENV}"
     assert running.shell("tenant", script) == "This metadata endpoint is concealed\n"
 
 

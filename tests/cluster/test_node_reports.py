@@ -52,7 +52,7 @@ class Reporter:
     def apply(self, obj: Obj) -> tuple[int, str]:
         """Apply a report as agents do, and give the answer's code and text."""
         context = ssl.create_default_context(cafile=str(self._plane.folder / "pki" / "ca.crt"))
-        connection = HTTPSConnection("127.0.0.1", self._plane.ports.api, timeout=10, context=context)
+        connection = HTTPSConnection("127.0.0.1", self._plane.ports.api, timeout=60, context=context)
         headers = {"Content-Type": "application/apply-patch+yaml", "Authorization": f"Bearer {self._token}"}
         path = f"{REPORTS}/{obj['metadata']['name']}?fieldManager=podgate-test&force=true"
         try:

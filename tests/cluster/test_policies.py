@@ -72,7 +72,7 @@ KEEP = "action: Keep, to: [{cidr: 10.70.0.0/16}]"
 
 def source(running: TestLab, url: str) -> str:
     """Ask a server from the Pod, and give the source address that the server saw."""
-    said: dict[str, str] = json.loads(running.execute("web", "curl", "-sm3", url))
+    said: dict[str, str] = json.loads(running.execute("web", "curl", "-sm30", url))
     return said["source"]
 
 

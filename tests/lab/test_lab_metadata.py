@@ -68,10 +68,10 @@ iptables -w -t mangle -I OUTPUT -s 169.254.169.254 -j DROP
 WATCH = """
 import json, socket, sys, time
 head = b"GET /computeMetadata/v1/instance/attributes/kube-env HTTP/1.1\\r\\nHost: 169.254.169.254\\r\\n"
-seen, until = [], time.monotonic() + 20
+seen, until = [], time.monotonic() + 60
 while time.monotonic() < until and [what for _, what in seen] != ["403", "refused", "403"]:
     try:
-        with socket.create_connection(("169.254.169.254", 80), timeout=2) as connection:
+        with socket.create_connection(("169.254.169.254", 80), timeout=20) as connection:
             connection.sendall(head + b"Metadata-Flavor: Google\\r\\nConnection: close\\r\\n\\r\\n")
             what = b"".join(iter(lambda: connection.recv(65536), b""))[9:12].decode()
             # At its end the old proxy closes what it had accepted, with 503 or without an answer.
@@ -93,7 +93,7 @@ def running() -> Iterator[TestLab]:
 
 def get(running: TestLab, who: str, url: str) -> str:
     """Give the body, or ``failed N`` with curl's exit code."""
-    script = f"curl -sm3 -H 'Metadata-Flavor: Google' '{url}' || echo failed $?"
+    script = f"curl -sm30 -H 'Metadata-Flavor: Google' '{url}' || echo failed $?"
     return running.shell(who, script)
 
 

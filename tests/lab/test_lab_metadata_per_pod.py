@@ -48,7 +48,7 @@ def running() -> Iterator[TestLab]:
 
 def get(running: TestLab, who: str, url: str) -> str:
     """Give the beginning of the answer, or ``failed N`` with curl's exit code."""
-    script = f"curl -sm3 -H 'Metadata-Flavor: Google' '{url}' || echo failed $?"
+    script = f"curl -sm30 -H 'Metadata-Flavor: Google' '{url}' || echo failed $?"
     return running.shell(who, script)[: len(CONCEALED)].removesuffix("\n")
 
 

@@ -63,13 +63,13 @@ def cluster() -> Iterator[TestLab]:
 def logged(cluster: TestLab) -> str:
     """Send a request from the Pod, and give the address in the line that the partner logged for it."""
     before = len(cluster.logs("host/partner").splitlines())
-    cluster.execute("web", "curl", "-sm3", PARTNER)
+    cluster.execute("web", "curl", "-sm30", PARTNER)
     line = poll(lambda: cluster.logs("host/partner").splitlines()[before:])[0]
     return line.split()[0]
 
 
 def peer_sees(cluster: TestLab) -> str:
-    found = re.search(r'"source": "([^"]+)"', cluster.execute("web", "curl", "-sm3", PEER))
+    found = re.search(r'"source": "([^"]+)"', cluster.execute("web", "curl", "-sm30", PEER))
     return found.group(1) if found else ""
 
 

@@ -22,7 +22,7 @@ Asked = Callable[[str], bool]
 Do = Callable[[Callable[[], None]], None]
 """Does something in the proxy's own thread, and waits for it."""
 
-_SECONDS = 20.0
+_SECONDS = 100.0
 
 
 class Fault(NamedTuple):

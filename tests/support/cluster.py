@@ -184,7 +184,7 @@ class ControlPlane:
         process = self.processes.pop(part)
         process.send_signal(number)
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -287,7 +287,7 @@ class ControlPlane:
         context = ssl.create_default_context(cafile=str(self.folder / "pki" / "ca.crt"))
         certificate, key = self._certificate("admin", "admin", ("system:masters",), "client")
         context.load_cert_chain(certificate, key)
-        return HTTPSConnection("127.0.0.1", self.ports.api, timeout=10, context=context)
+        return HTTPSConnection("127.0.0.1", self.ports.api, timeout=60, context=context)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tests.support.cluster import PARTS, ControlPlane
 
 def etcd(plane: ControlPlane, what: str, **fields: Any) -> str:
     """Ask etcd, and give its answer, also a refusal."""
-    connection = HTTPConnection("127.0.0.1", plane.ports.etcd, timeout=10)
+    connection = HTTPConnection("127.0.0.1", plane.ports.etcd, timeout=60)
     try:
         connection.request("POST", f"/v3/{what}", json.dumps(fields), {"Content-Type": "application/json"})
         return connection.getresponse().read().decode()

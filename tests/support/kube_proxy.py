@@ -156,7 +156,7 @@ def _page(node: NetNamespace, port: int, page: str) -> str:
         asking = socket.socket()
     found = b""
     with asking, contextlib.suppress(OSError):
-        asking.settimeout(2.0)
+        asking.settimeout(20.0)
         asking.connect(("127.0.0.1", port))
         asking.sendall(f"GET {page} HTTP/1.0\r\n\r\n".encode())
         while part := asking.recv(1 << 16):
