@@ -159,7 +159,7 @@ def hierarchies(mounts: str, membership: str) -> Mapping[str, Hierarchy]:
         root, top = (_ESCAPED.sub(lambda match: chr(int(match[1], 8)), word) for word in before.split()[3:5])
         kind, _, options = after.split(" ", 2)
         if kind == "cgroup":
-            for controller in set(CONTROLLERS) & set(options.split(",")):
+            for controller in (each for each in CONTROLLERS if each in options.split(",")):
                 found[controller] = Hierarchy(1, top, _own(root, top, groups.get(controller, "/")))
         elif kind == "cgroup2":
             for controller in CONTROLLERS:
