@@ -1,6 +1,7 @@
 """Pure modules do no I/O, and read no clock, randomness or environment, not even through what they import.
 
-Here: the rule over the import graph, and over calls that need no import. Not here: layers (.importlinter).
+Here: the rule over the import graph, and over calls that need no import; and that imports make no circle, those for
+types alone included. Not here: layers (.importlinter).
 Invariant: a new module of a pure folder is pure without being listed, and so is one that says "Pure." of itself.
 """
 
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import grimp
@@ -71,6 +73,16 @@ def effects_called(module: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node.func)}"
 
 
+def circle(graph: grimp.ImportGraph) -> str:
+    """Give modules of a circle, each imported by the next one; empty where there is none."""
+    sorter = TopologicalSorter({each: graph.find_modules_directly_imported_by(each) for each in sorted(graph.modules)})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        return " -> ".join(error.args[1])
+    return ""
+
+
 PURE = {
     "podgate.model.table": True,
     "podgate.model.kinds.pods": True,
@@ -121,6 +133,19 @@ def test_pure_modules_reach_nothing_that_has_an_effect() -> None:
 def test_pure_modules_call_nothing_that_has_an_effect() -> None:
     found = {name(path): calls for path in pure_files().values() if (calls := list(effects_called(tree(path))))}
     assert found == {}
+
+
+def test_a_circle_is_found() -> None:
+    graph = grimp.ImportGraph()
+    graph.add_import(importer="podgate.a", imported="podgate.b")
+    graph.add_import(importer="podgate.b", imported="podgate.c")
+    assert circle(graph) == ""
+    graph.add_import(importer="podgate.c", imported="podgate.b")
+    assert circle(graph) in {"podgate.b -> podgate.c -> podgate.b", "podgate.c -> podgate.b -> podgate.c"}
+
+
+def test_imports_make_no_circle() -> None:
+    assert circle(grimp.build_graph("podgate", cache_dir=None)) == ""
 
 
 def test_the_layers_hold() -> None:

@@ -7,12 +7,11 @@ Invariant: a request is looked at only after the answer to the one before was ta
 import asyncio
 import contextlib
 import time
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import h11
 
 from podgate.observe.answers import TEXT, Answer
-from podgate.observe.pages import PageServer
 
 HEAD_LIMIT: Final = 8 * 1024
 """Bytes of a request head, as nginx and Apache have it by default."""
@@ -21,10 +20,34 @@ LINGER: Final = 2.0
 """Seconds to let a client read a refusal: closing with unread input makes the kernel reset the connection."""
 
 
+class Answering(Protocol):
+    """The server that a connection belongs to.
+
+    Attributes:
+        idle: seconds that a connection may be silent.
+    """
+
+    @property
+    def idle(self) -> float: ...
+
+    def opened(self, connection: "PageConnection", /) -> None:
+        """Take in a connection."""
+
+    def spoke(self, connection: "PageConnection", /) -> None:
+        """Note that a connection sent a whole request."""
+
+    def closed(self, connection: "PageConnection", /) -> None:
+        """Forget a connection."""
+
+    def answer(self, method: bytes, target: bytes, /) -> Answer:
+        """Give the answer to a request without a body."""
+        ...
+
+
 class PageConnection(asyncio.Protocol):
     """One client: h11 reads, and each request is answered before the next is looked at."""
 
-    def __init__(self, server: PageServer) -> None:
+    def __init__(self, server: Answering) -> None:
         self._server = server
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
         self._transport: asyncio.Transport | None = None

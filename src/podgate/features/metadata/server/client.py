@@ -7,18 +7,16 @@ what is written to a client belongs to the request whose turn it is.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from podgate.features.metadata.clients import source_text
 from podgate.features.metadata.head import BadRequest, NeedMore, read_head
 from podgate.features.metadata.server.answers import AnswerHead
 from podgate.features.metadata.server.decisions import Decision, framing_refusal
+from podgate.features.metadata.server.proxy_side import ProxySide
 from podgate.features.metadata.server.sockets import has_closed, keep_alive, limit_hops, original_destination
 from podgate.features.metadata.server.upstream import Upstream
 from podgate.features.metadata.verdict import answer
-
-if TYPE_CHECKING:
-    from podgate.features.metadata.server.proxy import Proxy
 
 NEVER: Final = float("inf")
 
@@ -54,7 +52,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         *("refuses", "since", "source"),
     )
 
-    def __init__(self, proxy: "Proxy", refuses: Decision | None = None) -> None:
+    def __init__(self, proxy: "ProxySide[ClientConnection]", refuses: Decision | None = None) -> None:
         self._proxy = proxy
         self._view = proxy.view
         self._time = proxy.time

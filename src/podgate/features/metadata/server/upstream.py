@@ -7,11 +7,12 @@ Invariant: a connection serves another request only if the answer before was who
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from podgate.features.metadata.server.answers import (
     LAST_CHUNK,
     AnswerHead,
+    AnswerHeads,
     BadAnswerError,
     Chunks,
     chunk,
@@ -19,11 +20,60 @@ from podgate.features.metadata.server.answers import (
 from podgate.features.metadata.server.decisions import Decision
 from podgate.features.metadata.server.limits import MAX_ANSWER_HEAD, MAX_COLLECTED
 
-if TYPE_CHECKING:
-    from podgate.features.metadata.server.client import ClientConnection
-    from podgate.features.metadata.server.pool import Pool
-
 _END: Final = b"\r\n\r\n"
+
+
+class Asker(Protocol):
+    """Who waits for an answer: a client's connection, as the upstream's side knows it."""
+
+    def lent(self, upstream: "Upstream", /) -> None:
+        """Send the request on a connection."""
+
+    def keeps(self, decision: Decision, /) -> bool:
+        """Say whether the connection stays after this answer."""
+
+    def close_after(self) -> None:
+        """Note that the client was told of the end of the connection."""
+
+    def deliver(self, data: bytes, /) -> None:
+        """Give part of the answer to the client."""
+
+    def deliver_whole(self, head: AnswerHead, body: bytes, /) -> bool:
+        """Give a collected answer to the client; False when it cannot be."""
+
+    def sent_all(self) -> bool:
+        """Say whether the whole body of the request went upstream."""
+
+    def stop_sending(self) -> None:
+        """Read no more: the upstream does not take the body."""
+
+    def go_on_sending(self) -> None:
+        """Read on."""
+
+    def finished(self, status: int, /) -> None:
+        """End the request: its answer was written whole."""
+
+    def failed(self, why: str, status: int, /) -> None:
+        """End the request without an answer of the upstream."""
+
+
+class Lender(Protocol):
+    """Who lends connections to requests: the pool, as a connection knows it."""
+
+    view: memoryview
+    heads: AnswerHeads
+
+    def opened(self, upstream: "Upstream", /) -> None:
+        """Note a new connection."""
+
+    def closed(self, upstream: "Upstream", /) -> None:
+        """Forget a connection."""
+
+    def release(self, upstream: "Upstream", /) -> None:
+        """Take a connection back, after a whole answer."""
+
+    def connect(self, asker: Asker, /) -> None:
+        """Serve a request on the connection that is free next."""
 
 
 class Upstream(asyncio.BufferedProtocol):
@@ -42,11 +92,11 @@ class Upstream(asyncio.BufferedProtocol):
         *("_pool", "_view", "got", "is_used", "name", "since", "ticket", "transport"),
     )
 
-    def __init__(self, pool: "Pool", ticket: object) -> None:
+    def __init__(self, pool: Lender, ticket: object) -> None:
         self._pool = pool
         self.ticket = ticket
         self._view = pool.view
-        self._client: ClientConnection | None = None
+        self._client: Asker | None = None
         self._decision: Decision | None = None
         self._head: AnswerHead | None = None
         self._pending = b""
@@ -67,7 +117,7 @@ class Upstream(asyncio.BufferedProtocol):
         self.name = (name[0], name[1])
         self._pool.opened(self)
 
-    def start(self, client: "ClientConnection", decision: Decision) -> None:
+    def start(self, client: Asker, decision: Decision) -> None:
         """Send the head of a request; the answer goes to the client."""
         self._client = client
         self._decision = decision
@@ -101,7 +151,7 @@ class Upstream(asyncio.BufferedProtocol):
         except BadAnswerError as error:
             self._fail(f"the upstream's answer cannot be passed on: {error}", 502)
 
-    def _take_head(self, data: bytes, client: "ClientConnection", decision: Decision) -> None:
+    def _take_head(self, data: bytes, client: Asker, decision: Decision) -> None:
         if self._pending:
             data, self._pending = self._pending + data, b""
         while True:
@@ -155,7 +205,7 @@ class Upstream(asyncio.BufferedProtocol):
         if head.framing == "chunked" and not decision.head_only:
             self._chunks = Chunks()
 
-    def _head_for(self, head: AnswerHead, client: "ClientConnection", decision: Decision) -> bytes:
+    def _head_for(self, head: AnswerHead, client: Asker, decision: Decision) -> bytes:
         """Give the head with the fields of the connection to this client."""
         extra = b""
         if not decision.head_only and head.framing != "length" and not decision.old_version:
@@ -171,7 +221,7 @@ class Upstream(asyncio.BufferedProtocol):
     def _ends_by_closing(head: AnswerHead, decision: Decision) -> bool:
         return head.framing != "length" and not decision.head_only
 
-    def _take_body(self, data: bytes, client: "ClientConnection", decision: Decision) -> None:
+    def _take_body(self, data: bytes, client: Asker, decision: Decision) -> None:
         head = self._head
         assert head is not None  # noqa: S101 - the caller looked
         if self._chunks is not None:
@@ -193,7 +243,7 @@ class Upstream(asyncio.BufferedProtocol):
         if not self._left:
             self._complete(head, client)
 
-    def _pass_on(self, payload: bytes, client: "ClientConnection", decision: Decision, *, framed: bool) -> None:
+    def _pass_on(self, payload: bytes, client: Asker, decision: Decision, *, framed: bool) -> None:
         if self._collected is not None:
             self._collected.append(payload)
             if sum(map(len, self._collected)) > MAX_COLLECTED:
@@ -201,7 +251,7 @@ class Upstream(asyncio.BufferedProtocol):
         elif payload:
             client.deliver(chunk(payload) if framed and not decision.old_version else payload)
 
-    def _complete(self, head: AnswerHead, client: "ClientConnection", *, reusable: bool = True) -> None:
+    def _complete(self, head: AnswerHead, client: Asker, *, reusable: bool = True) -> None:
         """End the answer; the connection goes back to the pool or closes."""
         decision, collected = self._decision, self._collected
         assert decision is not None  # noqa: S101 - there is an answer
