@@ -42,13 +42,12 @@ from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
 from podgate.observe.requests import RequestCounts
 from podgate.observe.showing import complain, show, tell
-from podgate.sources.earlier import FOLDER, EarlierTexts
+from podgate.sources.earlier import FOLDER
 from podgate.sources.files import FileSource, load_files
 from podgate.sources.locate import Locator
 from podgate.sources.machine import MachineSource, load_machine, node_name_of
-from podgate.sources.manifests import SnapshotReader
 from podgate.sources.netfilter import load_foreign_nat
-from podgate.sources.origin import Api, Manifests, Nowhere, Origin, access_of, follow, load, looked_at, origin, unasked
+from podgate.sources.origin import Api, Nowhere, Origin, access_of, follow, load, looked_at, origin, unasked
 
 if TYPE_CHECKING:
     from podgate.telling import Telling
@@ -126,12 +125,7 @@ class Looking:
         if watches and (said := unasked(found, settings.source, settings.kubeconfig)):
             remark(said)
         self.unseen = sorted({watch.kind.kind for watch in watches}) if isinstance(found, Nowhere) else []
-        reader = (
-            SnapshotReader(found.path, watches, EarlierTexts(getattr(settings, "state_dir", ""), writes=False))
-            if isinstance(found, Manifests)
-            else None
-        )
-        snapshot = load(found, watches, environ) if reader is None else reader.load()
+        snapshot, reader = load(found, watches, environ, getattr(settings, "state_dir", ""))
         files = load_files(feature.files(settings))
         self._locator = Locator(reader)
         self.inputs = Inputs(snapshot, files, machine_of(load_machine(node_name), snapshot))

@@ -25,10 +25,14 @@ from podgate.model.problems import Problem
 from podgate.model.snapshot import Absent, Listed, Snapshot, Watch
 from podgate.model.table import Table
 from podgate.sources.claims import Claims
-from podgate.sources.manifests import ManifestSource, load_snapshot
+from podgate.sources.manifests import ManifestSource, SnapshotReader
 from tests.support.virtual_time import in_virtual_time
 
 MAPS = (Watch(CONFIG_MAP),)
+
+
+def load_snapshot(path: str, watches: tuple[Watch, ...]) -> Snapshot:
+    return SnapshotReader(path, watches).load()
 
 
 def config_map(name: str, value: str = "v", namespace: str = "shop") -> str:

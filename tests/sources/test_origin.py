@@ -80,8 +80,8 @@ def test_how_they_print() -> None:
 
 def test_manifests_and_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
-    assert list(load(Manifests(str(tmp_path)), WATCHES, {}).objects(CONFIG_MAP)) == [CONFIG]
-    assert load(Nowhere(), WATCHES, {}) == Snapshot({"ConfigMap": Absent("no source")})
+    assert list(load(Manifests(str(tmp_path)), WATCHES, {}).snapshot.objects(CONFIG_MAP)) == [CONFIG]
+    assert load(Nowhere(), WATCHES, {}).snapshot == Snapshot({"ConfigMap": Absent("no source")})
 
 
 def kubeconfig(folder: Path, url: str) -> str:

@@ -62,11 +62,6 @@ class ManifestSource:
                 yield snapshot
 
 
-def load_snapshot(path: str, watches: tuple[Watch, ...]) -> Snapshot:
-    """Give the objects once, for verbs that do not wait."""
-    return SnapshotReader(path, watches).load()
-
-
 def load_manifests(path: str) -> Mapping[str, FileContent]:
     """Give the files of a folder of manifests, or the one file, by path."""
     return load(_roots(path))

@@ -9,14 +9,15 @@ else.
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from podgate.joints import Source, SourceError
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.snapshot import Absent, Snapshot, Watch
 from podgate.observe.requests import OnRequest, uncounted
 from podgate.sources.constant import Constant
-from podgate.sources.manifests import ManifestSource, SnapshotReader, load_snapshot
+from podgate.sources.earlier import EarlierTexts
+from podgate.sources.manifests import ManifestSource, SnapshotReader
 
 if TYPE_CHECKING:
     from podgate.kubeapi.access import Access
@@ -150,15 +151,23 @@ def follow(
             return ObjectSource(Constant(without_source(watches)), _all_the_same, _all_the_same)
 
 
-def load(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str]) -> Snapshot:
-    """Give the objects once, for verbs that do not wait. Raises SourceError."""
+class Loaded(NamedTuple):
+    """Objects as they were once. ``reader`` knows where they stand that come from files."""
+
+    snapshot: Snapshot
+    reader: SnapshotReader | None = None
+
+
+def load(found: Origin, watches: tuple[Watch, ...], environ: Mapping[str, str], state_dir: str = "") -> Loaded:
+    """Give the objects once, for verbs that do not wait; ``state_dir`` is as in ``follow``. Raises SourceError."""
     match found:
         case Manifests(path):
-            return load_snapshot(path, watches)
+            reader = SnapshotReader(path, watches, EarlierTexts(state_dir, writes=False))
+            return Loaded(reader.load(), reader)
         case Api():
-            return asyncio.run(_listed(found, watches, environ))
+            return Loaded(asyncio.run(_listed(found, watches, environ)))
         case _:
-            return without_source(watches)
+            return Loaded(without_source(watches))
 
 
 def without_source(watches: tuple[Watch, ...]) -> Snapshot:

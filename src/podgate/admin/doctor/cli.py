@@ -169,7 +169,7 @@ def _deeds(
             if not watches:
                 continue
         try:
-            snapshot = load(found, watches, environ)
+            snapshot = load(found, watches, environ).snapshot
         except SourceError as error:
             findings.append(Finding(f"{role.name} here", "unknown", str(error)))
             continue

@@ -131,7 +131,7 @@ def _objects(settings: Settings, environ: Mapping[str, str], node_name: str) -> 
     for watch in watches:
         name = watch.kind.kind
         try:
-            kinds[name] = load(found, (watch,), environ).kinds[name]
+            kinds[name] = load(found, (watch,), environ).snapshot.kinds[name]
         except SourceError as error:
             unread[name] = str(error)
         else:
@@ -152,7 +152,7 @@ def _with_permissions(
         return list(asked)
     found = looked_at(settings.source, settings.kubeconfig, settings.context, environ)
     try:
-        policies = load(found, (Watch(METADATA_POLICY),), environ)
+        policies = load(found, (Watch(METADATA_POLICY),), environ).snapshot
     except SourceError:
         return list(asked)
     snapshot = Snapshot({**objects.snapshot.kinds, **policies.kinds}, policies.faults)
