@@ -67,6 +67,26 @@ def load_manifests(path: str) -> Mapping[str, FileContent]:
     return load(_roots(path))
 
 
+def written_objects(path: str, contents: Mapping[str, FileContent]) -> Iterator[Any]:
+    """Give the objects in the files of a source as they are written, those of a lab with their status."""
+    for file, (content, status) in _with_status(contents, lab=is_lab(path)):
+        if isinstance(content, Present):
+            stands = _status_in(status)
+            for _, obj in objects_in(parsed_file(file, content.data)):
+                yield {**obj, "status": stands} if isinstance(stands, dict) and isinstance(obj, dict) else obj
+
+
+def _with_status(
+    contents: Mapping[str, FileContent], *, lab: bool
+) -> Iterator[tuple[str, tuple[FileContent, FileContent | None]]]:
+    """Give each file with that of its object's status, which only a lab has."""
+    for path, content in contents.items():
+        if isinstance(content, Directory) or (lab and path.endswith(_STATUS)):
+            continue
+        beside = path.removesuffix(".json") + _STATUS
+        yield path, (content, contents.get(beside) if lab and path.endswith(".json") else None)
+
+
 def _roots(path: str) -> tuple[Root, ...]:
     settling = AT_ONCE if is_lab(path) else Settling()
     return (Root(path=path, wanted=_is_manifest, recursive=True, limit=MAX_BYTES, settling=settling),)
@@ -102,7 +122,7 @@ class SnapshotReader:
         root = contents[self._path]
         if isinstance(root, Missing | Unreadable):
             return self._without_root(root)
-        fresh = dict(self._with_status(contents))
+        fresh = dict(_with_status(contents, lab=self._lab))
         changed = {path: pair for path, pair in fresh.items() if self._contents.get(path) != pair}
         gone = self._contents.keys() - fresh.keys()
         is_first, self._contents = not self._contents, fresh
@@ -150,15 +170,6 @@ class SnapshotReader:
     def others(self) -> int:
         """How many objects the files have that no watch asks for."""
         return sum(file.others for file in self._files.values())
-
-    def _with_status(
-        self, contents: Mapping[str, FileContent]
-    ) -> Iterator[tuple[str, tuple[FileContent, FileContent | None]]]:
-        for path, content in contents.items():
-            if isinstance(content, Directory) or (self._lab and path.endswith(_STATUS)):
-                continue
-            beside = path.removesuffix(".json") + _STATUS
-            yield path, (content, contents.get(beside) if self._lab and path.endswith(".json") else None)
 
     def _file(self, path: str, content: FileContent, status: FileContent | None) -> FileObjects:
         if not isinstance(content, Present):

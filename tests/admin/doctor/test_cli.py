@@ -1,6 +1,7 @@
 """``podgate doctor`` as a command: a table of clusters, each with one thing wrong, and manifests without an API."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -287,10 +288,30 @@ def test_manifests_tell_what_they_can(tmp_path: Path) -> None:
         "name": "API", "verdict": "unknown", "todo": "",
         "seen": f"only what {tmp_path} tells: rights and running agents need --kubeconfig",
     }  # fmt: skip
-    assert "n1 has no agent" in found.text
+    there = "DaemonSet/kube-system/ip-masq-agent is there; files do not tell which Pods run"
+    assert f"unknown masquerade: nodes: {there}" in found.text
     assert "ok      masquerade here: it would read" in found.text
     (tmp_path / "bad.yaml").write_text("kind: [")
     assert f"bad     masquerade here: {tmp_path}/bad.yaml" in doctor("--source", str(tmp_path)).text
+
+
+def test_what_a_cluster_gave_into_a_folder_tells_which_agents_run(tmp_path: Path) -> None:
+    (tmp_path / "n.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **pod("n1")}))
+    assert "ok      masquerade: nodes: 1 of 1 have a ready agent" in doctor("--source", str(tmp_path)).text
+
+
+def test_in_a_lab_s_folder_the_status_of_a_pod_stands_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "pods"
+    folder.mkdir()
+    (tmp_path / ".podgate-lab").touch()
+    (tmp_path / "n1.json").write_text(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}))
+    running = {"apiVersion": "v1", "kind": "Pod", **pod("n1")}
+    status = running.pop("status")
+    (folder / "p.json").write_text(json.dumps(running))
+    assert "Pod/kube-system/agent-n1: it has not started" in doctor("--source", str(tmp_path)).text
+    (folder / "p.status.json").write_text(json.dumps(status))
+    assert "ok      masquerade: nodes: 1 of 1 have a ready agent" in doctor("--source", str(tmp_path)).text
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,11 @@ from podgate.commandline.findings import Finding, answered
 from podgate.commandline.usage import Parser
 from podgate.joints import Answered, SourceError
 from podgate.kubeapi.connection import Connection, Limits, UnreachableError
-from podgate.model.files import Missing, Present, Unreadable
+from podgate.model.files import Missing, Unreadable
 from podgate.model.kinds.config import CONFIG_MAP
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
-from podgate.sources.manifests import load_manifests
-from podgate.sources.objects import objects_in, parsed_file
+from podgate.sources.manifests import is_lab, load_manifests, written_objects
 from podgate.sources.origin import Api, Manifests, Origin, access_of, load, origin, unasked
 
 WATCHERS: Final = {"metadata": ("podgate.features.metadata.watcher.feature", "deploy/metadata/per-pod")}
@@ -129,12 +128,12 @@ def _with_files(found: Manifests, roles: Sequence[Role], environ: Mapping[str, s
         raise SourceError(f"podgate doctor: --source {found.path}: {why}")
     findings = [Finding("API", "unknown", f"only what {found.path} tells: rights and running agents need --kubeconfig")]
     objects: dict[str, list[Any]] = {kind.kind: [] for kind in (NODE, POD, DAEMON_SET)}
-    for path, content in files.items():
-        if isinstance(content, Present):
-            for _, obj in objects_in(parsed_file(path, content.data)):
-                if isinstance(obj, dict) and obj.get("kind") in objects and (obj.get("metadata") or {}).get("name"):
-                    objects[obj["kind"]].append(obj)
-    cluster = Cluster(*(tuple(items) for items in objects.values()))
+    for obj in written_objects(found.path, files):
+        if isinstance(obj, dict) and obj.get("kind") in objects and (obj.get("metadata") or {}).get("name"):
+            objects[obj["kind"]].append(obj)
+    nodes, running, daemons = (tuple(items) for items in objects.values())
+    stands = is_lab(found.path) or any(pod.get("status") for pod in running)
+    cluster = Cluster(nodes, running, daemons, stands=stands)
     pods, sets = agents_of(cluster, [role.name for role in roles])
     for name in dict.fromkeys(role.name for role in roles):
         findings += feature_findings(name, cluster, pods, sets, __version__)

@@ -75,11 +75,15 @@ class Role(Frozen, frozen=True):
 
 
 class Cluster(Frozen, frozen=True):
-    """The objects that tell who runs where; each a plain map, or why they cannot be seen."""
+    """The objects that tell who runs where; each a plain map, or why they cannot be seen.
+
+    ``stands``: whether it is known of Pods which there are and how they stand; manifests alone tell what should run.
+    """
 
     nodes: tuple[Mapping[str, Any], ...] | str
     pods: tuple[Mapping[str, Any], ...] | str
     sets: tuple[Mapping[str, Any], ...] | str
+    stands: bool = True
 
 
 def settings_of(role: Role, agent: AgentContainer | None) -> Any:
@@ -124,7 +128,8 @@ async def cluster_of(ask: Ask) -> Cluster:
     for kind in (NODE, POD, DAEMON_SET):
         items = await listed(ask, Watch(kind))
         found.append(str(items) if isinstance(items, Refusal) else tuple(map(msgspec.json.decode, items)))
-    return Cluster(*found)
+    nodes, pods, sets = found
+    return Cluster(nodes, pods, sets)
 
 
 async def kind_findings(ask: Ask, kinds: Iterable[Kind[Any]]) -> list[Finding]:
@@ -281,7 +286,11 @@ def feature_findings(
         seen = "no agent can be seen" if hidden else "not installed"
         yield Finding(name, "unknown" if hidden else "off", seen, "" if hidden else f"to install it: deploy/{name}")
         return
-    yield from node_findings(name, cluster.nodes, own_pods, own_sets)
+    if cluster.stands:
+        yield from node_findings(name, cluster.nodes, own_pods, own_sets)
+    else:
+        refs = [each.ref for each in own_sets] or [each.ref for each in own_pods]
+        yield Finding(f"{name}: nodes", "unknown", f"{refs[0]} is there; files do not tell which Pods run")
     agents = [each.agent for each in own_pods] or [agent for each in own_sets for agent in each.agents]
     yield from image_findings(name, [agent for agent in agents if agent.feature == name], version)
 
