@@ -5,11 +5,8 @@ iptables is chosen. Not here: nftables (services.py, service_rival.py), heals (s
 Invariant: of each pair both use the same program of iptables.
 """
 
-import os
-import shutil
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from benchmarks.figures.service_cluster import Found, Proxy, api, fill, followed, list_seconds, timestamps
 from benchmarks.figures.service_rival import start_kube_proxy, start_podgate, versus, versus_rows
@@ -18,9 +15,8 @@ from benchmarks.support import Row
 from podgate.features.services.backends import BINARIES
 from podgate.targets.iptables.state import Binary
 from tests.support.agent import Agent
+from tests.support.iptables_programs import path_with
 from tests.support.netns import NetNamespace
-
-_TAILS: Final = ("", "-save", "-restore")
 
 
 def iptables(folder: Path, quick: bool) -> list[Row]:
@@ -58,7 +54,7 @@ def _beside(figure: str, ours: Found, theirs: Found, listed: float) -> list[Row]
 
 
 def _kube_proxy(binary: Binary, folder: Path, version: int) -> Proxy:
-    path = None if binary == "nft" else f"{_legacy_programs(folder)}:{os.environ['PATH']}"
+    path = None if binary == "nft" else path_with(binary, folder / "legacy")
     return Proxy(
         f"kube-proxy, iptables-{binary}",
         partial(start_kube_proxy, "iptables", path=path),
@@ -83,17 +79,6 @@ def _start_podgate(binary: Binary, node: NetNamespace, kubeconfig: Path, folder:
         # By this chain a kubelet says which of the two programs it uses.
         node.run("iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT")
     return start_podgate("iptables", node, kubeconfig, folder)
-
-
-def _legacy_programs(folder: Path) -> Path:
-    """Give a folder in which ``iptables`` is iptables-legacy, for a program that knows no other name."""
-    (found := folder / "legacy").mkdir(exist_ok=True)
-    for program in ("iptables", "ip6tables"):
-        for tail in _TAILS:
-            link, real = found / f"{program}{tail}", shutil.which(f"{program}-legacy{tail}")
-            if real and not link.exists():
-                link.symlink_to(real)
-    return found
 
 
 def _rules(binary: Binary, node: NetNamespace) -> str:

@@ -7,9 +7,7 @@ Invariant: whatever nobody translates is refused at once by a machine behind the
 """
 
 import contextlib
-import os
 import re
-import shutil
 import subprocess
 import threading
 from collections import Counter
@@ -30,6 +28,7 @@ from podgate.targets.iptables.state import Binary, program
 from tests.features.services.flows import FAMILIES
 from tests.support.agent import Agent, Ended, podgate, started
 from tests.support.cluster import ControlPlane
+from tests.support.iptables_programs import path_with
 from tests.support.kube_proxy import configuration, kube_proxy, real, relay
 from tests.support.kube_proxy import podgate as old_program
 from tests.support.lasting import Client, Lasting, lasting_servers
@@ -164,13 +163,7 @@ class Pair(NamedTuple):
 
     def program(self, folder: Path) -> tuple[str, ...]:
         """Give kube-proxy, which runs the first ``iptables`` of its PATH: the one that this pair is about."""
-        folder.mkdir()
-        for name in ("iptables", "ip6tables"):
-            for verb in ("", "-save", "-restore"):
-                found = shutil.which(f"{name}-{self.binary}{verb}")
-                assert found
-                (folder / f"{name}{verb}").symlink_to(found)
-        return ("env", f"PATH={folder}:{os.environ['PATH']}", *real())
+        return ("env", f"PATH={path_with(self.binary, folder)}", *real())
 
 
 def _both(name: str) -> set[str]:

@@ -17,6 +17,7 @@ from podgate.targets.nftables.registers import DynamicElements, Outcome, flow
 from podgate.targets.nftables.state import State
 from tests.features.services.flows import FAKE, FAMILIES, Flow, Scenario, in_world, read_scenarios
 from tests.features.services.test_flows import compiled
+from tests.support.slices import endpoint_slice
 
 SCENARIOS = [(scenario, family) for scenario in read_scenarios() for family in scenario.families]
 
@@ -108,16 +109,13 @@ def sticky(
                 **spec,
             },
         },
-        {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {"name": f"{name}-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": name}},
-            "addressType": "${address-type}",
-            "ports": [{"port": 8080}],
-            "endpoints": [
-                {"addresses": [f"${{{endpoint}}}"], "nodeName": f"${{{node}}}"} for endpoint, node in endpoints.items()
-            ],
-        },
+        endpoint_slice(
+            name,
+            "${address-type}",
+            ((f"${{{endpoint}}}", f"${{{node}}}") for endpoint, node in endpoints.items()),
+            ("", 8080, "TCP"),
+            metadata={"name": f"{name}-1", "namespace": "shop"},
+        ),
     ]
 
 
