@@ -10,18 +10,17 @@ happens when a message is printed. Paths are those of fieldpath.py: ``field_path
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, AnyStr, Final, NoReturn
+from typing import Any, AnyStr, Final
 
-import msgspec
 import yaml
 import yaml.reader
 
 from podgate.model.composing import MAX_DEPTH, Composer, Fault, Position, ReadingEnded
 from podgate.model.fieldpath import Part, field_path, split_path
 from podgate.model.frozen import Frozen
+from podgate.model.plainjson import SURROGATE_ESCAPE, json_number, plain_json, plain_lines, refuse_constant
 from podgate.model.scalars import NotJson, Scalar, resolve
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -33,15 +32,15 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "null": (type(None),),
 }
 _UNREADABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_UNREADABLE_ASCII: Final = bytes(code for code in range(128) if _UNREADABLE.match(chr(code)))
+_BOM: Final = b"\xef\xbb\xbf"
+_BLOCK: Final = 1 << 15
+"""Bytes of a ``.jsonl`` that are looked at together: their values are there at once."""
+
 _JSON_TOKEN: Final = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*")|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<word>true|false|null)|(?P<mark>[][{}])|(?P<line>\n)',
     re.ASCII,
 )
-_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|([][{}])', re.DOTALL)
-_DECODER: Final = msgspec.json.Decoder()
-_ENCODER: Final = msgspec.json.Encoder()
-_PACKER: Final = msgspec.msgpack.Encoder()
-_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _WORDS: Final[dict[str, Scalar]] = {"true": True, "false": False, "null": None}
 
 
@@ -79,16 +78,20 @@ def parse_json_lines(data: bytes) -> Parsed:
 
 
 def each_json_line(data: bytes) -> Iterator[Parsed]:
-    """Do what ``parse_json_lines`` does, a line at a time: of a large file, not all values are there at once."""
+    """Do what ``parse_json_lines`` does, some lines at a time: of a large file, not all values are there at once."""
     composer = Composer()
     told = 0
     try:
-        for number, line in enumerate(_lines(_text(data), "\n")):
-            _json_line(composer, line, number)
-            if composer.documents or len(composer.warnings) > told:
-                yield Parsed(tuple(composer.documents), tuple(composer.warnings[told:]))
-                composer.documents.clear()
-                told = len(composer.warnings)
+        for above, block in _blocks(_readable(data)):
+            if (plain := plain_lines(block)) is not None:
+                yield Parsed(tuple(plain))
+                continue
+            for at, line in enumerate(block.split(b"\n"), above):
+                _json_line(composer, line.decode(), at)
+                if composer.documents or len(composer.warnings) > told:
+                    yield Parsed(tuple(composer.documents), tuple(composer.warnings[told:]))
+                    composer.documents.clear()
+                    told = len(composer.warnings)
     except ReadingEnded as stop:
         yield Parsed(faults=(*composer.warnings[told:], stop.fault))
 
@@ -152,7 +155,7 @@ def _text(data: bytes) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # The start is relative to what follows a BOM; the lines before are the same either way.
-        before = data.removeprefix(b"\xef\xbb\xbf")[: error.start]
+        before = data.removeprefix(_BOM)[: error.start]
         at = (before.count(b"\n") + 1, error.start - before.rfind(b"\n"))
         byte = error.object[error.start]
         raise ReadingEnded(at, f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from error
@@ -161,6 +164,26 @@ def _text(data: bytes) -> str:
         name = "NUL" if bad[0] == "\0" else f"U+{ord(bad[0]):04X}"
         raise _stop_at(text, bad.start(), f"the character {name} is not allowed; is this a text file?")
     return text
+
+
+def _readable(data: bytes) -> bytes:
+    """Give a text without its BOM. Raises what ``_text`` does; of ASCII no copy is made, a ``.jsonl`` may be large."""
+    whole = memoryview(data)
+    parts = (bytes(whole[begin : begin + _BLOCK]) for begin in range(0, len(data), _BLOCK))
+    if not data.isascii() or any(len(part.translate(None, _UNREADABLE_ASCII)) < len(part) for part in parts):
+        _text(data)
+    return data.removeprefix(_BOM)
+
+
+def _blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Give a text some whole lines at a time, without the last line break, and the number of lines before."""
+    begin = above = 0
+    while begin < len(data):
+        end = data.find(b"\n", begin + _BLOCK)
+        block = data[begin:] if end < 0 else data[begin:end]
+        yield above, block.removesuffix(b"\n")
+        begin += len(block) + 1
+        above += block.count(b"\n") + 1
 
 
 def _stop_at(text: str, position: int, message: str) -> ReadingEnded:
@@ -246,11 +269,11 @@ def _json(composer: Composer, text: str, above: int = 0) -> None:
     """Read one document; ``above`` is the number of lines before it in the file."""
     if not text.strip():
         return
-    if composer.is_plain and (plain := _plain_json(text)) is not None:
+    if composer.is_plain and (plain := plain_json(text)) is not None:
         composer.whole(plain)
         return
     try:
-        json.loads(text, parse_constant=_refuse_constant, parse_int=_number, parse_float=_number)
+        json.loads(text, parse_constant=refuse_constant, parse_int=json_number, parse_float=json_number)
     except json.JSONDecodeError as error:
         raise ReadingEnded((error.lineno, error.colno), f"not JSON: {error.msg}") from error
     except NotJson as error:
@@ -268,54 +291,9 @@ def _json(composer: Composer, text: str, above: int = 0) -> None:
             _take_json(composer, token, (line, token.start() - begin + 1))
 
 
-def _plain_json(text: str) -> Any:
-    """Read what needs no complaint, ten times as fast; None for what is to be read token by token."""
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(text):
-        return None
-    if "\\u" not in text and (found := _same_again(text)) is not None:
-        return found
-    if _SURROGATE_ESCAPE.search(text):
-        return None
-    try:
-        return json.loads(
-            text, parse_constant=_refuse_constant, parse_int=_number, parse_float=_number, object_pairs_hook=_unique
-        )
-    except (ValueError, RecursionError):  # among the former NotJson and a key that is there twice
-        return None
-
-
-def _same_again(text: str) -> Any:
-    """Read what is still all there when it is written again; None for anything else, and for a number of 65 bits."""
-    try:
-        found = _DECODER.decode(text)
-        _PACKER.encode(found)  # has no larger numbers
-    except (msgspec.DecodeError, OverflowError, RecursionError):
-        return None
-    # Of a key that is there twice msgspec drops the first, and with it at least two quotation marks.
-    return found if _ENCODER.encode(found).count(b'"') == text.count('"') else None
-
-
-def _is_deep(text: str) -> bool:
-    """Say whether maps and lists nest deeper than documents may."""
-    depth = 0
-    for found in _BRACKET.finditer(text):
-        if found[1]:
-            depth += 1 if found[1] in "[{" else -1
-            if depth > MAX_DEPTH:
-                return True
-    return False
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise NotJson("a key is there twice")
-    return found
-
-
 def _json_lines(composer: Composer, text: str) -> None:
-    for number, line in enumerate(_lines(text, "\n")):
-        _json_line(composer, line, number)
+    for above, line in enumerate(_lines(text, "\n")):
+        _json_line(composer, line, above)
 
 
 def _lines(text: AnyStr, end: AnyStr) -> Iterator[AnyStr]:
@@ -339,12 +317,12 @@ def _take_json(composer: Composer, token: re.Match[str], at: Position) -> None:
     match token.lastgroup:
         case "string":
             value = json.loads(text)
-            if _SURROGATE_ESCAPE.search(text):
+            if SURROGATE_ESCAPE.search(text):
                 # Half of a surrogate pair cannot be written as UTF-8; Go replaces it likewise.
                 value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             composer.scalar(value, None, at)
         case "number":
-            composer.scalar(_number(text), None, at)
+            composer.scalar(json_number(text), None, at)
         case "word":
             composer.scalar(_WORDS[text], None, at)
         case _ if text == "{":
@@ -353,22 +331,6 @@ def _take_json(composer: Composer, token: re.Match[str], at: Position) -> None:
             composer.open([], None, at)
         case _:
             composer.close()
-
-
-def _number(text: str) -> int | float:
-    """Read a JSON number: whole ones within 64 bits as int, others as float."""
-    if len(text) <= 20 and text.lstrip("-").isdigit():
-        value = int(text)
-        if -(1 << 63) <= value < (1 << 64):
-            return value
-    number = float(text)
-    if not math.isfinite(number):
-        raise NotJson(text)
-    return number
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise NotJson(text)
 
 
 _READERS: Final = (_json, _json_lines, _yaml)
