@@ -206,7 +206,8 @@ def test_a_node_whose_kernel_runs_without_ipv6_wants_nothing_there() -> None:
 def test_watches_are_for_the_default_proxy_or_for_one_with_a_name() -> None:
     selectors = {watch.kind.kind: (watch.label_selector, watch.field_selector) for watch in watches(SETTINGS, "n")}
     assert selectors == {
-        "Service": ("!service.kubernetes.io/service-proxy-name", ""),
+        # Others' too, to know which addresses are theirs.
+        "Service": ("", ""),
         "EndpointSlice": ("!service.kubernetes.io/headless", ""),
         "Node": ("", "metadata.name=n"),
         "ServiceCIDR": ("", ""),

@@ -105,6 +105,31 @@ CASES = {
     "later: an unknown address of the ranges": (intent(dns(A)), intent(dns(B)), UNUSED, A, False),
 }
 
+THEIRS = Table.of(
+    {ObjectRef("Service", "mesh", "x"): frozenset([(packed(UNUSED)[0], 0), packed("203.0.113.9:53"), (b"", 30053)])}
+)
+
+OF_OTHERS = {
+    # As above, where another proxy has the address 10.96.7.7, port 53 of 203.0.113.9, and the node port 30053.
+    "at a start: to a cluster IP of theirs": (None, intent(dns(B)), UNUSED, A, False),
+    "at a start: to another port of it": (None, intent(dns(B)), "10.96.7.7:54", A, False),
+    "at a start: to nobody's address": (None, intent(dns(B)), "10.96.7.8:53", A, True),
+    "at a start: to a Service of ours that the endpoint does not serve": (None, intent(dns(B)), SERVICE, A, True),
+    "at a start: to a node port of theirs": (None, intent(dns(B)), "192.0.2.1:30053", A, False),
+    "an external address that they have now": (
+        *(intent(dns(A, external="203.0.113.9")), intent(dns(A))),
+        *("203.0.113.9:53", A, False),
+    ),
+    "a node port that they have now": (
+        *(intent(dns(A, node_port=30053)), intent(dns(A))),
+        *("192.0.2.1:30053", A, False),
+    ),
+    "an external address that both have is ours to look after": (
+        *(intent(dns(A, external="203.0.113.9")), intent(dns(B, external="203.0.113.9"))),
+        *("203.0.113.9:53", A, True),
+    ),
+}
+
 
 @pytest.mark.parametrize(
     ("before", "after", "sent_to", "answered_by", "goes"), CASES.values(), ids=[name.split(":")[0] for name in CASES]
@@ -113,6 +138,17 @@ def test_a_flow_goes_if_it_leads_to_what_does_not_serve(
     before: FamilyIntent | None, after: FamilyIntent, sent_to: str, answered_by: str, *, goes: bool
 ) -> None:
     judge = judge_of(before, after, lambda: NODE)
+    assert judge is not None
+    assert judge(*packed(sent_to), *packed(answered_by)) is goes
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sent_to", "answered_by", "goes"), OF_OTHERS.values(), ids=OF_OTHERS.keys()
+)
+def test_a_flow_to_another_proxys_service_is_left_to_it(
+    before: FamilyIntent | None, after: FamilyIntent, sent_to: str, answered_by: str, *, goes: bool
+) -> None:
+    judge = judge_of(before, after, lambda: NODE, THEIRS)
     assert judge is not None
     assert judge(*packed(sent_to), *packed(answered_by)) is goes
 

@@ -15,6 +15,7 @@ from podgate.features.services.intent import FAMILIES, FamilyIntent, Intent, Ser
 from podgate.features.services.lacking import lack_of, what_of
 from podgate.features.services.settings import ALL, PRIMARY, Settings
 from podgate.features.services.slices import READY, TERMINATING, SliceFacts, read_slice
+from podgate.features.services.whose import is_ours
 from podgate.joints import Inputs
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE
@@ -33,7 +34,8 @@ def check(
     intent: Intent, inputs: Inputs, settings: Settings, written: Mapping[ObjectRef, Any] = types.MappingProxyType({})
 ) -> tuple[Problem, ...]:
     """Give the findings, by Service and then by slice; ``written`` are objects as files have them."""
-    services = inputs.objects.objects(SERVICE)
+    everybodys = inputs.objects.objects(SERVICE)
+    services = {ref: each for ref, each in everybodys.items() if is_ours(each, intent.proxy_name)}
     slices: dict[ObjectRef, dict[ObjectRef, SliceFacts]] = {}
     for ref, found in inputs.objects.objects(ENDPOINT_SLICE).items():
         facts = read_slice(ref, found)
@@ -45,7 +47,7 @@ def check(
         own = slices.get(ref, {})
         findings += [Problem(ref, "warning", *each) for each in _service(intent, ref, services[ref], own)]
     for ref in sorted(slices):
-        if ref not in services:
+        if ref not in everybodys:
             message = f"there is no {ref}, so nobody uses these endpoints: correct the label, or remove the slice"
             findings += [
                 Problem(each, "warning", "NoSuchService", "metadata.labels", message) for each in sorted(slices[ref])

@@ -20,7 +20,15 @@ from typing import Any, Final, Generic, TypeVar
 from podgate.features.services.claims import Contests
 from podgate.features.services.endpoints import Here
 from podgate.features.services.health import Taken
-from podgate.features.services.intent import FAMILIES, FamilyIntent, HealthCheck, Intent, NodeWide, ServicePort
+from podgate.features.services.intent import (
+    FAMILIES,
+    FamilyIntent,
+    HealthCheck,
+    Intent,
+    NodeWide,
+    PackedDestination,
+    ServicePort,
+)
 from podgate.features.services.node import (
     here_of,
     ipvs_problems,
@@ -34,6 +42,7 @@ from podgate.features.services.place import Placed, place
 from podgate.features.services.ports import ServiceFacts, read_service
 from podgate.features.services.settings import Settings
 from podgate.features.services.slices import SliceFacts, read_slice
+from podgate.features.services.whose import is_ours, theirs
 from podgate.joints import Compiled, Inputs
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE, EndpointSlice
@@ -54,12 +63,13 @@ _Pair = tuple[ServiceFacts | None, _Slices | None]
 def watches(settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
     """Give what is watched: Services and slices for this proxy, this node, and the ranges of cluster IPs.
 
+    The default proxy watches the Services of others too (slices not), so as to know which addresses are theirs.
     A label of a slice says that its Service is headless (as the slices' controller sets it); of a Service its cluster
     IP does. A slice's own label of a proxy is asked for by one with a name alone, which is spared the others' so.
     """
     named = f"{PROXY_NAME_LABEL}={settings.service_proxy_name}" if settings.service_proxy_name else ""
     return (
-        Watch(SERVICE, label_selector=named or f"!{PROXY_NAME_LABEL}"),
+        Watch(SERVICE, label_selector=named),
         Watch(ENDPOINT_SLICE, label_selector=f"{named},!{HEADLESS_LABEL}".removeprefix(",")),
         Watch(NODE, field_selector=f"metadata.name={node_name}" if node_name else ""),
         Watch(SERVICE_CIDR),
@@ -76,8 +86,9 @@ class Compiler(Generic[StatesT]):
 
     def __init__(self, settings: Settings, to_states: Callable[[Intent], StatesT]) -> None:
         self._settings = settings
-        self._read: mapped[ObjectRef, Service, ServiceFacts] = mapped(
-            partial(read_service, external_ips=settings.external_ips)
+        self._read: mapped[ObjectRef, Service, ServiceFacts] = mapped(partial(_read_ours, settings))
+        self._theirs: mapped[ObjectRef, Service, frozenset[PackedDestination]] = mapped(
+            partial(theirs, settings.service_proxy_name)
         )
         self._settled = Contests()
         self._slices: mapped[ObjectRef, EndpointSlice, SliceFacts] = mapped(read_slice)
@@ -119,6 +130,7 @@ class Compiler(Generic[StatesT]):
             self._family("ip6", inputs.machine, wide, placed),
             self._health(placed),
             self._settings.service_proxy_name,
+            self._theirs(objects.objects(SERVICE)),
             is_eligible(node),
             unknown,
         )
@@ -143,6 +155,12 @@ class Compiler(Generic[StatesT]):
         if family in machine.lacks:
             return None
         return FamilyIntent(family, wide[family], self._families[family](placed))
+
+
+def _read_ours(settings: Settings, ref: ObjectRef, service: Service) -> ServiceFacts | None:
+    if not is_ours(service, settings.service_proxy_name):
+        return None
+    return read_service(ref, service, external_ips=settings.external_ips)
 
 
 class HealthChecks:

@@ -23,6 +23,7 @@ from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD, Pod, pod_named, pod_names
+from podgate.model.kinds.services import PROXY_NAME_LABEL
 from podgate.model.problems import Problems
 from podgate.model.table import Table
 
@@ -114,6 +115,8 @@ def explain(intent: Intent, inputs: Inputs, here: Here, destination: Destination
         sender = sender if is_known else Sender("outside", sender.addresses)
     address, port, protocol = destination
     decision = decide(part, sender, address, protocol, port, own=own)
+    if decision.verdict == "drop" and decision.port is None:
+        decision = replace(decision, reason=_of_another_proxy(intent, address) or decision.reason)
     if decision.reason == LEFT_OUT and not sender.addresses:
         raise QuestionError(
             f"{destination} asks for the sender's address (loadBalancerSourceRanges): give it with --from"
@@ -121,6 +124,14 @@ def explain(intent: Intent, inputs: Inputs, here: Here, destination: Destination
     if decision.verdict == "reject" and decision.port is not None and not decision.port.cluster:
         decision = replace(decision, reason=lack_of(decision.port, _slices(inputs, decision.port)).message)
     return Answer(str(destination), decision)
+
+
+def _of_another_proxy(intent: Intent, address: bytes) -> str:
+    """Say whose an address is that another proxy serves; empty for one that none does."""
+    for ref, found in sorted(intent.theirs.items()):
+        if (address, 0) in found:
+            return f"{ref} has this address, for another proxy ({PROXY_NAME_LABEL}), whose rules come first"
+    return ""
 
 
 def _slices(inputs: Inputs, port: ServicePort) -> Iterator[SliceFacts]:

@@ -22,6 +22,10 @@ STICKY_SECONDS: Final = 10800
 """Seconds of ClientIP affinity where a Service does not say (API default of timeoutSeconds)."""
 
 
+PackedDestination = tuple[bytes, int]
+"""Packed address and port. The address of node ports is empty; the port 0 stands for all of a cluster IP."""
+
+
 class Guard(Frozen, frozen=True, gc=False):
     """Who may use a load balancer's addresses of one port.
 
@@ -151,6 +155,7 @@ class Intent(Frozen, frozen=True):
         ip, ip6: by family; None for a family that is switched off (the kernel or the node lacks it).
         health_checks: by health check node port.
         proxy_name: ``spec.serviceProxyName``; empty for the cluster's default proxy.
+        theirs: where UDP flows of other proxies' Services are sent to, by Service.
         node_eligible: False when this node is being deleted, or tainted so by the cluster autoscaler (KEP-3836).
         unknown: why Services or their endpoints are not known (the kind is forbidden, there is no source); empty when
             they are. While it is not, what is in force stays as it is, whatever the other fields say.
@@ -160,6 +165,7 @@ class Intent(Frozen, frozen=True):
     ip6: FamilyIntent | None = None
     health_checks: Table[int, HealthCheck] = Table()
     proxy_name: str = ""
+    theirs: Table[ObjectRef, frozenset[PackedDestination]] = Table()
     node_eligible: bool = True
     unknown: str = ""
 

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from podgate.features.services.addresses import address_text, packed, with_port
 from podgate.features.services.intent import FAMILIES, Intent, Protocol, ServicePort
+from podgate.features.services.whose import is_ours
 from podgate.joints import Inputs, QuestionError
 from podgate.model.frozen import ObjectRef
-from podgate.model.kinds.services import SERVICE
+from podgate.model.kinds.services import PROXY_NAME_LABEL, SERVICE
 from podgate.model.problems import Problems
 from podgate.model.spelling import did_you_mean
 
@@ -109,6 +110,9 @@ def _named(text: str, found: re.Match[str], intent: Intent, inputs: Inputs, prob
         beside = (each.name for each in services if each.namespace == ref.namespace)
         meant = f" (there is {', '.join(elsewhere)})" if elsewhere else did_you_mean(ref.name, beside)
         raise QuestionError(f'"{text}": there is no Service {ref.namespace}/{ref.name}{meant}: write {FORMS}')
+    if not is_ours(services[ref], intent.proxy_name):
+        name = services[ref].metadata.labels.proxy_name
+        raise QuestionError(f'"{text}": {ref} is for another proxy, "{name}" ({PROXY_NAME_LABEL}): ask that one')
     ports = [port for family in FAMILIES if (part := intent.of(family)) for port in part.ports.get(ref, ())]
     wrong = "; ".join(problem.message for problem in problems.get(ref, ()) if problem.severity == "error")
     if not ports and wrong:

@@ -2,22 +2,23 @@
 
 Here: the judge of a flow after a commit. Not here: listing and deleting (targets/conntrack).
 Invariant: only a flow whose answers come from no serving endpoint goes; one that nobody translated goes only if its
-Service has endpoints now, which it then reaches. What serves, terminating or not, keeps its flows.
+Service has endpoints now, which it then reaches. What serves, terminating or not, keeps its flows; so does all that
+leads to another proxy's Service, which is that proxy's matter.
 
 TCP is left alone: its peers notice, and a connection to a terminating Pod is to end by itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_network
+from typing import Final
 
-from podgate.features.services.intent import FamilyIntent, NodeWide, ServicePort
+from podgate.features.services.intent import FamilyIntent, NodeWide, PackedDestination, ServicePort
 from podgate.features.services.node import is_loopback
 from podgate.model.frozen import ObjectRef
 from podgate.model.table import Table, changes
 from podgate.targets.conntrack.state import FlowJudge
 
-PackedDestination = tuple[bytes, int]
-"""Packed address and port; the address of node ports is empty."""
+_NOBODYS: Final[Table[ObjectRef, frozenset[PackedDestination]]] = Table()
 
 
 def destinations_of(port: ServicePort) -> list[PackedDestination]:
@@ -26,7 +27,12 @@ def destinations_of(port: ServicePort) -> list[PackedDestination]:
     return [*found, (b"", port.node_port)] if port.node_port else found
 
 
-def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: Callable[[], frozenset[bytes]]) -> FlowJudge | None:
+def judge_of(
+    before: FamilyIntent | None,
+    after: FamilyIntent,
+    own: Callable[[], frozenset[bytes]],
+    others: Table[ObjectRef, frozenset[PackedDestination]] = _NOBODYS,
+) -> FlowJudge | None:
     """Give the judge of a commit; None where it concerns no UDP flow.
 
     Args:
@@ -34,6 +40,7 @@ def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: Callable[[],
             Services that went while nobody watched are known by the ranges of cluster IPs.
         after: what is committed now.
         own: gives this node's addresses, packed: node ports are open on no others.
+        others: where flows of other proxies' Services are sent to, by Service.
     """
     had = before.ports if before else Table[ObjectRef, tuple[ServicePort, ...]]()
     serving: dict[PackedDestination, frozenset[bytes]] = {}
@@ -45,13 +52,15 @@ def judge_of(before: FamilyIntent | None, after: FamilyIntent, own: Callable[[],
         for port in change.new or ():
             if port.protocol == "udp":
                 come.update(dict.fromkeys(destinations_of(port), frozenset(port.serving)))
+    theirs = frozenset(each for found in others.values() for each in found)
+    serving = {each: none for each, none in serving.items() if not _is_among(each, theirs)}  # it was given to them
     serving.update(come)  # an address that went from one Service to another leads to the other's endpoints
     ranges = _ranges(after) if before is None else ()
     if not serving and not ranges:
         return None
     addresses = own()
     opened = frozenset(each for part in (before, after) if part for each in _opened(part.node, addresses))
-    return _judge(serving, opened, ranges)
+    return _judge(serving, opened, ranges, theirs)
 
 
 def _opened(node: NodeWide, own: frozenset[bytes]) -> Iterator[bytes]:
@@ -69,10 +78,15 @@ def _ranges(intent: FamilyIntent) -> tuple[tuple[bytes, bytes], ...]:
     return tuple((each.network_address.packed, each.broadcast_address.packed) for each in networks)
 
 
+def _is_among(destination: PackedDestination, theirs: frozenset[PackedDestination]) -> bool:
+    return destination in theirs or (destination[0], 0) in theirs
+
+
 def _judge(
     serving: Mapping[PackedDestination, frozenset[bytes]],
     opened: frozenset[bytes],
     ranges: tuple[tuple[bytes, bytes], ...],
+    theirs: frozenset[PackedDestination],
 ) -> FlowJudge:
     nothing: frozenset[bytes] = frozenset()
 
@@ -81,7 +95,7 @@ def _judge(
         if endpoints is None and destination in opened:
             endpoints = serving.get((b"", port))
         if endpoints is None:
-            if not any(first <= destination <= last for first, last in ranges):
+            if _is_among((destination, port), theirs) or not any(low <= destination <= high for low, high in ranges):
                 return False
             endpoints = nothing
         if answerer + answerer_port.to_bytes(2, "big") in endpoints:

@@ -14,15 +14,25 @@ import msgspec
 from podgate.model.kinds.meta import ApiStruct
 from podgate.model.snapshot import Kind
 
+PROXY_NAME_LABEL: Final = "service.kubernetes.io/service-proxy-name"
+"""Names the proxy that a Service and its slices are for; without it they are for the cluster's default one."""
+
+
+class ServiceLabels(ApiStruct, frozen=True, rename="camel", gc=False):
+    """The one label that is read: whose it is; None where the label is not there."""
+
+    proxy_name: str | None = msgspec.field(default=None, name=PROXY_NAME_LABEL)
+
 
 class ServiceMeta(ApiStruct, frozen=True, rename="camel", gc=False):
-    """Who it is, and since when (RFC 3339 text)."""
+    """Who it is, whose, and since when (RFC 3339 text)."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
     generation: int = 0
     creation_timestamp: str | None = None
+    labels: ServiceLabels = ServiceLabels()
 
 
 class ServicePort(ApiStruct, frozen=True, rename="camel", gc=False):
@@ -102,9 +112,6 @@ IP_MODES: Final = ("Proxy", "VIP")
 SERVICE: Final[Kind[Service]] = Kind(
     group="", version="v1", kind="Service", plural="services", namespaced=True, decodes_to=Service
 )
-
-PROXY_NAME_LABEL: Final = "service.kubernetes.io/service-proxy-name"
-"""Names the proxy that a Service and its slices are for; without it they are for the cluster's default one."""
 
 HEADLESS_LABEL: Final = "service.kubernetes.io/headless"
 """On what no proxy needs to know: Services without a cluster IP, and their slices."""

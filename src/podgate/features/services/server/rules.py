@@ -165,4 +165,6 @@ def _followers(family: Family) -> tuple[UdpSweep[States], ...]:
 
 def _judge(family: Family, before: States | None, after: States, own: Own) -> FlowJudge | None:
     intent = after.intent.of(family)
-    return None if intent is None else judge_of(None if before is None else before.intent.of(family), intent, own)
+    if intent is None:
+        return None
+    return judge_of(None if before is None else before.intent.of(family), intent, own, after.intent.theirs)
