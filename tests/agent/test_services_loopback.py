@@ -35,14 +35,10 @@ def endpoint(node: NetNamespace, tmp_path: Path) -> Iterator[None]:
     page.mkdir()
     (page / "who").write_text("the endpoint")
     node.run("ip", "addr", "add", f"{HERE}/32", "dev", "lo")
-    server = node.start(sys.executable, "-m", "http.server", "--bind", HERE, "--directory", str(page), "80")
-    try:
+    with node.running(sys.executable, "-m", "http.server", "--bind", HERE, "--directory", str(page), "80"):
         with inside_network(node.descriptor):
             poll(lambda: is_open(HERE, 80))
         yield
-    finally:
-        server.kill()
-        server.communicate()
 
 
 def is_open(host: str, port: int) -> bool:

@@ -7,7 +7,6 @@ Invariant: the other proxy's rules are in force all the time, so that whatever i
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,15 +83,9 @@ async def come_and_go() -> None:
 def connecting(lab: ServiceLab, seen: dict[str, int]) -> Iterator[None]:
     """Connect from a Pod as fast as one process can, while the body runs; what came of it is in ``seen`` then."""
     command = (sys.executable, "-c", CONNECTS, ADDRESS, str(PORT))
-    client: subprocess.Popen[str] = lab.namespace(place("pod")).start(*command)
-    try:
-        assert client.stdout is not None
-        assert client.stdout.readline() == "connecting\n"
+    with lab.namespace(place("pod")).running(*command, says="connecting") as client:
         yield
         seen.update(json.loads(client.communicate("\n", timeout=60)[0]))
-    finally:
-        client.kill()
-        client.communicate()
 
 
 def test_no_connection_is_refused_while_our_table_goes() -> None:

@@ -43,6 +43,19 @@ class NetNamespace:
         with inside_network(self.descriptor):
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
+    @contextmanager
+    def running(self, *command: str, says: str = "") -> Iterator[subprocess.Popen[str]]:
+        """Have a process inside while the body runs, and kill it then. ``says``: the line that it begins with."""
+        process = self.start(*command)
+        try:
+            if says:
+                assert process.stdout is not None
+                assert process.stdout.readline() == f"{says}\n"
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
     def call(self, function: Callable[[], T]) -> T:
         """Call a function in a thread that is inside, and give what it gives or raises."""
 

@@ -72,24 +72,16 @@ def test_the_proxy_answers_counts_and_ends_in_peace(tmp_path: Path) -> None:
 @pytest.mark.kernel
 def test_a_taken_port_ends_it_and_names_the_holder_and_taken_metrics_do_not(tmp_path: Path) -> None:
     holding = "import socket,time\ns=[socket.create_server(('127.0.0.1',p)) for p in (988,1989)]\ntime.sleep(600)"
-    with netns() as node:
-        (tmp_path / "hold.py").write_text(holding)
-        holder = node.start(sys.executable, str(tmp_path / "hold.py"))
-        try:
-            poll(lambda: ":03DC " in node.run("cat", "/proc/self/net/tcp"))
-            with process(node, tmp_path / "log", "podgate.features.metadata.dropin") as proxy:
-                assert proxy.wait(60) == 1
-            assert f"port 988 is in use by process {holder.pid} (" in (tmp_path / "log").read_text()
-            other = ("podgate.features.metadata.dropin", "-addr=127.0.0.1:1988", "--metrics-addr", "127.0.0.1:1989")
-            with process(node, tmp_path / "log2", *other):
-                poll(lambda: ask(node, 1988, "/computeMetadata/v2/")[0] == 403)
-                poll(lambda: "cannot serve pages on 127.0.0.1:1989" in (tmp_path / "log2").read_text())
-        finally:
-            holder.kill()
-            holder.wait()
-            for stream in (holder.stdin, holder.stdout):
-                if stream is not None:
-                    stream.close()
+    (tmp_path / "hold.py").write_text(holding)
+    with netns() as node, node.running(sys.executable, str(tmp_path / "hold.py")) as holder:
+        poll(lambda: ":03DC " in node.run("cat", "/proc/self/net/tcp"))
+        with process(node, tmp_path / "log", "podgate.features.metadata.dropin") as proxy:
+            assert proxy.wait(60) == 1
+        assert f"port 988 is in use by process {holder.pid} (" in (tmp_path / "log").read_text()
+        other = ("podgate.features.metadata.dropin", "-addr=127.0.0.1:1988", "--metrics-addr", "127.0.0.1:1989")
+        with process(node, tmp_path / "log2", *other):
+            poll(lambda: ask(node, 1988, "/computeMetadata/v2/")[0] == 403)
+            poll(lambda: "cannot serve pages on 127.0.0.1:1989" in (tmp_path / "log2").read_text())
 
 
 PATH = "/etc/policy"

@@ -92,14 +92,9 @@ PODS_RIGHTS: Final = ("setpriv", "--bounding-set", "-all,+net_admin,+net_raw", "
 @contextmanager
 def kube_proxy(namespace: NetNamespace) -> Iterator[int]:
     """Have a process of its name in a namespace, with all rights."""
-    process = namespace.start("bash", "-c", 'exec -a kube-proxy "$@"', "bash", sys.executable, "-c", NAMED)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "named\n"
+    command = ("bash", "-c", 'exec -a kube-proxy "$@"', "bash", sys.executable, "-c", NAMED)
+    with namespace.running(*command, says="named") as process:
         yield process.pid
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def seen(namespace: NetNamespace, pid: int, *under: str) -> str:
@@ -159,14 +154,8 @@ while True:
 def answering(namespace: NetNamespace, where: str, answer: bytes) -> Iterator[None]:
     """Answer whatever is asked somewhere, head and body apart."""
     host, _, port = where.rpartition(":")
-    process = namespace.start(sys.executable, "-c", ANSWERS, host, port, repr(answer))
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    with namespace.running(sys.executable, "-c", ANSWERS, host, port, repr(answer), says="ready"):
         yield
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def asked(namespace: NetNamespace, health: str = HEALTH, metrics: str = METRICS) -> str:
