@@ -14,7 +14,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ import msgspec
 
 from tests.support.controlplane import build
 from tests.support.poll import poll
+from tests.support.ports import own_ports
 
 PARTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
 ADVERTISED: Final = "172.30.0.1"
@@ -85,7 +86,7 @@ class ControlPlane:
         (folder / "pki").mkdir(parents=True, exist_ok=True)
         kept = folder / "ports.json"
         if not kept.exists():
-            kept.write_bytes(msgspec.json.encode(Ports(*_own_ports(4))))
+            kept.write_bytes(msgspec.json.encode(Ports(*own_ports(4))))
         self.ports = msgspec.json.decode(kept.read_bytes(), type=Ports)
         self._make_authority()
 
@@ -299,23 +300,6 @@ def control_plane(folder: Path, audited: Sequence[str] = ()) -> Iterator[Control
         yield plane
     finally:
         plane.stop()
-
-
-_FIRST_PORT, _LAST_PORT = 61_000, 65_535
-"""Above the ports that the kernel gives to whoever asks for any (ip_local_port_range), and not among those of probes
-(service_lab.py): nobody else's server or connection may have one of ours while a part is stopped."""
-
-
-def _own_ports(count: int) -> list[int]:
-    """Give ports that are free now, all different, and other ones in each process."""
-    places = (_LAST_PORT - _FIRST_PORT) // count
-    for place in range(places):
-        first = _FIRST_PORT + (os.getpid() + place) % places * count
-        with ExitStack() as held, suppress(OSError):
-            for port in range(first, first + count):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return list(range(first, first + count))
-    raise AssertionError(f"no {count} ports in a row are free between {_FIRST_PORT} and {_LAST_PORT}")
 
 
 def _openssl(*words: str) -> None:

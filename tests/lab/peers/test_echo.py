@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.netns import netns
 from tests.support.poll import poll
+from tests.support.ports import own_ports
 
 COMMAND = (sys.executable, "-m", "podgate.lab.peers.echo")
 
@@ -43,7 +44,7 @@ class Echo:
 
     def client(self, address: str = "127.0.0.1") -> HTTPConnection:
         """Give a client that is closed with the server."""
-        client = HTTPConnection(address, self.http, timeout=5)
+        client = HTTPConnection(address, self.http, timeout=30)
         self.clients.append(client)
         return client
 
@@ -51,22 +52,14 @@ class Echo:
         for client in self.clients:
             client.close()
         self.process.kill()
-        self._reader.join(5)
+        self._reader.join(60)
         self.process.communicate()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        code = self.process.wait(10)
-        self._reader.join(5)
+        code = self.process.wait(60)
+        self._reader.join(60)
         return code
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @contextmanager
@@ -80,7 +73,7 @@ def running(command: Sequence[str], **ports: int) -> Iterator[Echo]:
 
 @pytest.fixture
 def echo() -> Iterator[Echo]:
-    http, tcp, udp = free_ports(3)
+    http, tcp, udp = own_ports(3)
     command = [*COMMAND, f"--http={http}", f"--tcp={tcp}", f"--udp={udp}"]
     with running(command, http=http, tcp=tcp, udp=udp) as server:
         assert server.started == f"echo listens on http {http}, tcp {tcp}, udp {udp}"
@@ -119,7 +112,7 @@ def test_http_keeps_connections_and_counts_requests_on_them(echo: Echo) -> None:
 
 def exchange(port: int, *pieces: bytes) -> bytes:
     """Send pieces, end sending, and give everything that comes."""
-    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
         for piece in pieces:
             connection.sendall(piece)
         connection.shutdown(socket.SHUT_WR)
@@ -135,14 +128,14 @@ def test_http_takes_pipelined_and_split_requests(echo: Echo) -> None:
 def test_http_head_has_no_body_and_close_closes(echo: Echo) -> None:
     head = exchange(echo.http, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert head.endswith(b"\r\n\r\n")
-    with socket.create_connection(("127.0.0.1", echo.http), 5) as connection:
+    with socket.create_connection(("127.0.0.1", echo.http), 30) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert b"200 OK" in b"".join(iter(lambda: connection.recv(65536), b""))
     assert b"HTTP/1.1 200" in exchange(echo.http, b"GET / HTTP/1.0\r\n\r\n")
 
 
 def test_http_tells_a_client_that_waits_to_go_on(echo: Echo) -> None:
-    with socket.create_connection(("127.0.0.1", echo.http), 5) as connection:
+    with socket.create_connection(("127.0.0.1", echo.http), 30) as connection:
         connection.sendall(b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 100")
         connection.sendall(b"ok")
@@ -159,7 +152,7 @@ def test_http_refuses_what_is_no_request(echo: Echo, request_: bytes) -> None:
 
 def test_tcp_says_the_source_and_gives_everything_back(echo: Echo) -> None:
     data = bytes(range(256)) * 8192  # more than any buffer in between
-    with socket.create_connection(("127.0.0.1", echo.tcp), 5) as connection:
+    with socket.create_connection(("127.0.0.1", echo.tcp), 30) as connection:
         writer = threading.Thread(target=_send, args=(connection, data))
         writer.start()
         came = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -176,7 +169,7 @@ def _send(connection: socket.socket, data: bytes) -> None:
 
 def test_udp_says_the_source_and_gives_the_datagram_back(echo: Echo) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.settimeout(5)
+        client.settimeout(30)
         client.connect(("127.0.0.1", echo.udp))
         for data in (b"hello", b"", b"x" * 9000):
             client.send(data)
@@ -188,7 +181,7 @@ def test_udp_says_the_source_and_gives_the_datagram_back(echo: Echo) -> None:
 def test_ipv6_too(echo: Echo) -> None:
     assert get(echo.client("::1"))["source"] == "::1"
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as datagrams:
-        datagrams.settimeout(5)
+        datagrams.settimeout(30)
         datagrams.connect(("::1", echo.udp))
         datagrams.send(b"six")
         assert datagrams.recv(100) == f"::1 {datagrams.getsockname()[1]}\nsix".encode()
@@ -198,7 +191,7 @@ def test_ipv6_too(echo: Echo) -> None:
 def test_sigterm_lets_an_open_request_end_and_closes_idle_connections(echo: Echo, number: int) -> None:
     idle = echo.client()
     get(idle)
-    with socket.create_connection(("127.0.0.1", echo.http), 5) as busy:
+    with socket.create_connection(("127.0.0.1", echo.http), 30) as busy:
         busy.sendall(b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nhe")
         get(echo.client())  # so that the server has read what came before
         echo.process.send_signal(number)
@@ -207,24 +200,24 @@ def test_sigterm_lets_an_open_request_end_and_closes_idle_connections(echo: Echo
         answer = b"".join(iter(lambda: busy.recv(65536), b""))
     assert b"200 OK" in answer
     assert b"Connection: close" in answer
-    assert echo.process.wait(20) == 0
+    assert echo.process.wait(60) == 0
 
 
 def test_a_port_that_is_taken_is_named(echo: Echo) -> None:
-    done = subprocess.run([*COMMAND, f"--http={echo.http}"], capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run([*COMMAND, f"--http={echo.http}"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"echo: cannot listen on port {echo.http}: Address already in use\n"
 
 
 @pytest.mark.parametrize("value", ["x", "0", "70000", "80,", ""])
 def test_wrong_ports(value: str) -> None:
-    done = subprocess.run([*COMMAND, f"--tcp={value}"], capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run([*COMMAND, f"--tcp={value}"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "--tcp: invalid list of ports" in done.stderr
 
 
 def test_ports_from_the_environment_and_several_of_them() -> None:
-    one, two = free_ports(2)
+    one, two = own_ports(2)
     environment = {"ECHO_HTTP": f"{one},{two}", "ECHO_TCP": "off", "ECHO_UDP": "off"}
     command = ["env", *(f"{key}={value}" for key, value in environment.items()), *COMMAND]
     with running(command, http=two) as server:
