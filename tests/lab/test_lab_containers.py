@@ -285,7 +285,9 @@ def test_init_containers_run_first_and_sidecars_stay(running: TestLab) -> None:
     ]  # fmt: skip
     volume = {"name": "e", "emptyDir": {}}
     running.apply(pod("order", share, initContainers=inits, volumes=[volume]))
-    log = running.shell("order", "cat /e/log").splitlines()
+    # What comes after a sidecar waits until it has started, and not until it has said something.
+    log = poll(lambda: "side" in (said := running.shell("order", "cat /e/log").splitlines()) and said)
+    assert log
     assert log[0] == "one"
     assert set(log) == {"one", "side", "two"}
     assert log.index("one") < log.index("two")
@@ -313,10 +315,14 @@ def test_a_pod_that_shall_not_restart_succeeds_or_fails(running: TestLab) -> Non
     running.run("delete", "pod/well", "pod/ill")
 
 
+LONG = {"timeoutSeconds": 30}
+"""A busy machine is slow, which is no failure of the container."""
+
+
 def test_liveness_restarts_and_readiness_is_reported(running: TestLab) -> None:
-    live = {"exec": {"command": ["test", "!", "-e", "/tmp/ill"]}, "periodSeconds": 1, "failureThreshold": 1}
-    ready = {"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 1}
-    http = {"httpGet": {"path": "/etc/hostname", "port": 8080}, "periodSeconds": 1}
+    live = {"exec": {"command": ["test", "!", "-e", "/tmp/ill"]}, "periodSeconds": 1, "failureThreshold": 1, **LONG}
+    ready = {"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 1, **LONG}
+    http = {"httpGet": {"path": "/etc/hostname", "port": 8080}, "periodSeconds": 1, **LONG}
     spec = {
         "command": ["python3", "-m", "http.server", "-d", "/", "8080"],
         "ports": [{"name": "web", "containerPort": 8080}],
@@ -331,16 +337,16 @@ def test_liveness_restarts_and_readiness_is_reported(running: TestLab) -> None:
 
 def test_a_pod_ends_gracefully_and_leaves_nothing(running: TestLab) -> None:
     script = "trap 'echo ending; sleep 0.2; exit 0' TERM; sleep 1000 & setsid sleep 1000 & while :; do sleep 0.05; done"
-    running.apply(pod("ends", {"command": ["sh", "-c", script]}))
-    before = running.shell("node/node-1", "ps -eo args | grep -c '^sleep 1000'")
+    running.apply(pod("ends", {"command": ["sh", "-c", script]}, terminationGracePeriodSeconds=60))
+    poll(lambda: running.shell("node/node-1", "ps -eo args | grep -c '^sleep 1000'", check=False) == "2\n")
     running.run("delete", "pod/ends")
-    assert before == "2\n"
     assert running.shell("node/node-1", "ps -eo args | grep -c '^sleep 1000'", check=False) == "0\n"
     assert (running.state / "logs/default/ends/c0.log").read_text() == "ending\n"
 
 
 def test_a_container_that_does_not_listen_is_killed_after_its_grace(running: TestLab) -> None:
-    running.apply(pod("deaf", {"command": ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]}))
+    running.apply(pod("deaf", {"command": ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.05; done"]}))
+    poll(lambda: running.logs("deaf") == "deaf\n")
     before = time.monotonic()
     running.run("delete", "pod/deaf")
     assert time.monotonic() - before > 0.9  # its grace is a second, and it ends although it does not listen
@@ -358,7 +364,8 @@ def test_a_container_is_asked_to_end_after_its_pre_stop_hook(running: TestLab, h
     script = "trap 'cat /tmp/note; echo ends; exit 0' TERM; touch /tmp/note; echo works; while :; do sleep 0.05; done"
     name = f"hooked-{next(iter(hook))}-{len(said)}"
     spec = {"command": ["sh", "-c", script], "lifecycle": {"preStop": hook}}
-    running.apply(pod(name, spec, terminationGracePeriodSeconds=5))
+    running.apply(pod(name, spec, terminationGracePeriodSeconds=60))
+    poll(lambda: running.logs(name) == "works\n")
     before = time.monotonic()
     running.run("delete", f"pod/{name}")
     assert (running.state / f"logs/default/{name}/c0.log").read_text() == said
