@@ -42,7 +42,7 @@ def test_what_is_not_a_plain_request_is_refused_and_the_connection_closed(sent: 
             assert b"Connection: close" in answer
             assert (await told(port, LAST)).endswith(b"ok\n")
 
-    within(10, run())
+    within(60, run())
 
 
 def test_a_head_just_below_the_limit_is_answered() -> None:
@@ -51,7 +51,7 @@ def test_a_head_just_below_the_limit_is_answered() -> None:
             padding = b"A: " + b"x" * (HEAD_LIMIT - 100) + b"\r\n"
             assert (await told(port, LAST[:-2] + padding + b"\r\n")).endswith(b"ok\n")
 
-    within(5, run())
+    within(60, run())
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /hea", GET + b"GET"], ids=["nothing", "part", "part of a second"])
@@ -62,7 +62,7 @@ def test_a_silent_client_is_closed_after_the_idle_time(sent: bytes) -> None:
                 await told(port, sent)
             assert (await told(port, LAST)).endswith(b"ok\n")
 
-    within(5, run())
+    within(60, run())
 
 
 async def drip(writer: asyncio.StreamWriter, data: bytes) -> None:
@@ -78,7 +78,7 @@ def test_dripping_bytes_do_not_extend_the_idle_time() -> None:
             with pytest.raises(ConnectionError):
                 await drip(writer, b"GET /" + b"x" * 200)
 
-    within(5, run())
+    within(60, run())
 
 
 def test_a_client_that_does_not_read_holds_one_answer_and_is_then_closed() -> None:
@@ -105,7 +105,7 @@ def test_a_client_that_does_not_read_holds_one_answer_and_is_then_closed() -> No
         assert called == 1
         assert received < len(LARGE)
 
-    within(5, run())
+    within(60, run())
 
 
 def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
@@ -123,7 +123,7 @@ def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
             talker.write(GET)
             assert await one_answer(second) == (200, b"ok\n")
 
-    within(5, run())
+    within(60, run())
 
 
 def test_a_reset_in_the_middle_harms_nobody() -> None:
@@ -138,7 +138,7 @@ def test_a_reset_in_the_middle_harms_nobody() -> None:
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 assert (await told(port, LAST)).endswith(b"ok\n")
 
-    within(10, run())
+    within(60, run())
 
 
 WORDS = [
@@ -164,4 +164,4 @@ def test_whatever_clients_send_the_server_answers_the_next_one(clients: list[lis
             assert (await told(port, LAST)).endswith(b"ok\n")
         assert errors == []
 
-    within(10, run())
+    within(60, run())
