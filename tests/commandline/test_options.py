@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from podgate.commandline.options import Option, OptionSpec, SettingsError, options_of, settings_from
+from podgate.commandline.options import Option, OptionSpec, SettingsError, listed, options_of, settings_from
 from podgate.model.frozen import Frozen
 
 
@@ -79,3 +79,8 @@ def test_what_types_cannot_say_is_told_beside_wrong_types_but_not_about_them() -
     with pytest.raises(SettingsError) as caught:
         settings_from(Sample, {"target": "a", "tries": 0, "pause": "x"})
     assert caught.value.problems == ("--pause 'x': must be a number", "--tries must be more than 0")
+
+
+def test_items_of_a_list_stand_between_commas() -> None:
+    assert listed(" 10.0.0.1 ,, fd00::1") == ("10.0.0.1", "fd00::1")
+    assert listed("") == ()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from podgate.lab.kinds import Kinds, Object, placed, ref_of
 from podgate.lab.manifests import understood
-from podgate.lab.validity import fault_of, words
+from podgate.lab.validity import fault_of
 from tests.lab.world import World, node, nodes, pod, workload
 
 AFFINITY = (
@@ -79,8 +79,3 @@ def test_what_has_no_fault_makes_no_controller_fail_or_run_in_circles(objects: l
 def test_the_objects_that_are_spoiled_were_good() -> None:
     assert len(VALID) == 11
     assert [fault_of(obj) for obj in VALID] == [None] * len(VALID)
-
-
-def test_words() -> None:
-    assert words(" 10.0.0.1 ,, fd00::1") == ("10.0.0.1", "fd00::1")
-    assert words("") == ()

@@ -38,6 +38,11 @@ class Option(Frozen, frozen=True):
     many: bool = False
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """Give the items of a list with commas, without the space around them; empty ones are none."""
+    return tuple(item for part in text.split(",") if (item := part.strip()))
+
+
 DECIDING: Final = ("run", "render", "plan", "explain", "check")
 """The verbs that look at the inputs: all but clean."""
 

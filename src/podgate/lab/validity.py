@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Final
 
+from podgate.commandline.options import listed
 from podgate.lab import podspec
 from podgate.lab.clouds import cloud_of
 from podgate.lab.kinds import LAB_GROUP, Object, group_of
@@ -72,11 +73,6 @@ def fault_of(obj: Object) -> ShapeFault | None:
     return next(check(obj), None) if check else None
 
 
-def words(text: str) -> tuple[str, ...]:
-    """Split an annotation that lists addresses."""
-    return tuple(word for part in text.split(",") if (word := part.strip()))
-
-
 def _metadata(obj: Object) -> Iterator[ShapeFault]:
     metadata = obj["metadata"]
     name = metadata.get("name")
@@ -109,7 +105,7 @@ def _pod(obj: Object) -> Iterator[ShapeFault]:
 
 
 def _parsed(text: str, read: Callable[[str], object], field: str, what: str) -> Iterator[ShapeFault]:
-    for word in words(text):
+    for word in listed(text):
         try:
             read(word)
         except ValueError as error:

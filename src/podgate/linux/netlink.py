@@ -117,6 +117,11 @@ def text(kind: int, value: str) -> bytes:
     return attribute(kind, value.encode() + b"\0")
 
 
+def uint32(kind: int, value: int) -> bytes:
+    """Give an attribute that holds a whole number of 32 bits in network order, as nf_tables has them."""
+    return attribute(kind, value.to_bytes(4))
+
+
 def attribute_list(data: bytes, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Give each attribute's kind (flag bits taken off) and value, from byte ``start`` of ``data``."""
     offset, end = start, len(data)

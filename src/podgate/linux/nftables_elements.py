@@ -19,6 +19,7 @@ from podgate.linux.netlink import (
     nested,
     string,
     text,
+    uint32,
 )
 from podgate.linux.nftables import GET_ELEMENTS, NAME, TABLE, be32, family_header
 
@@ -229,13 +230,13 @@ def encode_elements(elements: Iterable[tuple[bytes, bytes | str]], shape: SetSha
     size = shape.key_bytes
     key_header = struct.pack("=HHHH", 8 + size, _KEY | NLA_F_NESTED, 4 + size, _VALUE)
     padding = bytes(-size % 4)
-    end_flags = attribute(_FLAGS, struct.pack(">I", _ELEMENT_END))
+    end_flags = uint32(_FLAGS, _ELEMENT_END)
     plain = struct.pack("=HH", 12 + size + len(padding), 1 | NLA_F_NESTED) + key_header
     end_header = struct.pack("=HH", 20 + size + len(padding), 1 | NLA_F_NESTED) + end_flags + key_header
     whole = 2 * size if shape.is_interval else size
     for key, data in elements:
         if not key:
-            flags = attribute(_FLAGS, struct.pack(">I", _ELEMENT_CATCH_ALL))
+            flags = uint32(_FLAGS, _ELEMENT_CATCH_ALL)
             yield nested(1, flags, _data_attribute(data))
             continue
         if len(key) != whole:

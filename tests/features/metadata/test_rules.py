@@ -1,11 +1,15 @@
 """The built-in profiles, as matchers: what they say about themselves, and that each pattern can match."""
 
+from typing import Final, get_args
+
 import pytest
 
 from podgate.features.metadata.globs import Globs, mistake
-from podgate.features.metadata.profiles import GCE, PROFILES, SWITCHES, V0112, AtPaths, Concealed, Profile
+from podgate.features.metadata.profiles import GCE, PROFILES, V0112, AtPaths, Concealed, Profile, Switch
 from podgate.features.metadata.rules import PolicyRules, ProfileRules, readings
 from podgate.features.metadata.spec import PolicySpec, Rule, mistakes
+
+SWITCHES: Final[tuple[Switch, ...]] = get_args(Switch)
 
 
 def patterns(profile: Profile) -> list[str]:

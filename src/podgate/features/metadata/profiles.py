@@ -11,9 +11,6 @@ from podgate.features.metadata import v0112
 from podgate.model.frozen import Frozen
 
 Switch = Literal["token", "ssh-keys", "startup-script", "user-data", "guest-attribute-writes", "legacy-endpoints"]
-SWITCHES: Final[tuple[Switch, ...]] = (
-    *("token", "ssh-keys", "startup-script", "user-data", "guest-attribute-writes", "legacy-endpoints"),
-)
 
 
 class Concealed(Frozen, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Final, Literal
 
-from podgate.commandline.options import CONTEXT, DECIDING, KUBECONFIG, Option, empty_mistakes, kube_mistakes
+from podgate.commandline.options import CONTEXT, DECIDING, KUBECONFIG, Option, empty_mistakes, kube_mistakes, listed
 from podgate.features.metadata.freshness import STALE_AFTER
 from podgate.features.metadata.profiles import GCE, PROFILES, V0112, Profile, Switch
 from podgate.model.frozen import Frozen
@@ -165,17 +165,17 @@ class Settings(Frozen, frozen=True):
     @property
     def uplinks(self) -> tuple[str, ...]:
         """The devices of ``--uplink``; empty for those of the IPv4 default routes."""
-        return _listed(self.uplink or "")
+        return listed(self.uplink or "")
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The other names that Host may have."""
-        return _listed(self.host)
+        return listed(self.host)
 
     @property
     def allowed_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The ranges of ``--allow-from``."""
-        return tuple(ip_network(text) for text in _listed(self.allow_from))
+        return tuple(ip_network(text) for text in listed(self.allow_from))
 
     @property
     def listen(self) -> tuple[IPv4Address | IPv6Address, int]:
@@ -191,7 +191,7 @@ class Settings(Frozen, frozen=True):
     def mistakes(self) -> Iterator[str]:
         """Give what the types cannot say."""
         yield from self._bad_addresses()
-        for text in _listed(self.allow_from):
+        for text in listed(self.allow_from):
             try:
                 ip_network(text)
             except ValueError:
@@ -276,10 +276,6 @@ def address_and_port(text: str) -> tuple[IPv4Address | IPv6Address, int]:
 def is_socket_path(path: str) -> bool:
     """Say whether a unix socket can be at a path: 107 bytes and a NUL are sun_path of sockaddr_un, unix(7)."""
     return path.startswith("/") and "\0" not in path and len(path.encode(errors="surrogateescape")) <= 107
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _is_device(name: str) -> bool:

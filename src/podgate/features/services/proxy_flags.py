@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from podgate.commandline.goflags import FlagError, Type
+from podgate.commandline.options import listed
 from podgate.commandline.posixflags import read_posix_flags
 from podgate.features.services.proxy_config import with_port
 from podgate.features.services.proxy_fields import FIELDS
@@ -273,7 +274,7 @@ def _value(name: str, path: str, text: str | bool) -> Any:
         case "float":
             return float(text)
         case "list":
-            return tuple(part.strip() for part in text.split(",") if part.strip())
+            return listed(text)
         case "map":
             return dict(_gate(part) for part in text.split(",") if part.strip())
         case "duration":

@@ -21,6 +21,7 @@ from podgate.commandline.options import (
     Option,
     empty_mistakes,
     kube_mistakes,
+    listed,
 )
 from podgate.features.services.addresses import Span, family_of, span
 from podgate.model.frozen import Frozen
@@ -164,12 +165,12 @@ class Settings(Frozen, frozen=True):
     @property
     def cluster_ranges(self) -> tuple[str, ...]:
         """The ranges of ``--cluster-cidr``, as they are written."""
-        return _listed(self.cluster_cidr)
+        return listed(self.cluster_cidr)
 
     @property
     def nodeport_words(self) -> tuple[str, ...]:
         """What ``--nodeport-addresses`` says, with its default."""
-        return _listed(self.nodeport_addresses) or ((PRIMARY,) if self.backend == "nftables" else (ALL,))
+        return listed(self.nodeport_addresses) or ((PRIMARY,) if self.backend == "nftables" else (ALL,))
 
     def mistakes(self) -> Iterator[str]:
         """Give what the types cannot say."""
@@ -177,7 +178,7 @@ class Settings(Frozen, frozen=True):
         yield from empty_mistakes({"--source": self.source, "--node-name": self.node_name})
         yield from kube_mistakes(self.kubeconfig, self.context)
         yield from self._bad_local()
-        for word in _listed(self.nodeport_addresses):
+        for word in listed(self.nodeport_addresses):
             if word not in (PRIMARY, LOCALHOST, ALL) and span(word) is None:
                 yield f'--nodeport-addresses "{word}": write {PRIMARY}, {LOCALHOST}, {ALL}, or a range as 10.0.0.0/8'
         if not 0 <= self.masquerade_bit <= 31:
@@ -229,7 +230,3 @@ class Settings(Frozen, frozen=True):
                 yield f'{flag} "{given_name}": is no name of a network device'
             elif self.detect_local_mode == mode and not given_name:
                 yield f"--detect-local-mode {mode}: give {flag} too"
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())

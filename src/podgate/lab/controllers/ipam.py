@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from podgate.commandline.options import listed
 from podgate.lab.controllers.nodes import internal_ips
 from podgate.lab.controllers.seeing import Seen, nodes, pods
 from podgate.lab.controllers.writes import Objects, Put, PutStatus, Write
 from podgate.lab.kinds import Object
 from podgate.lab.shapes import Node, Pod
-from podgate.lab.validity import IP_ANNOTATION, words
+from podgate.lab.validity import IP_ANNOTATION
 from podgate.model.machine import IPAddress, IPNetwork
 
 CONDITION: Final = "lab.podgate.dev/Address"
@@ -86,7 +87,7 @@ def reconcile(objects: Objects) -> tuple[Write, ...]:
 
 
 def _asked(pod: Seen[Pod]) -> tuple[str, ...]:
-    return words(pod.value.metadata.annotations.get(IP_ANNOTATION, ""))
+    return listed(pod.value.metadata.annotations.get(IP_ANNOTATION, ""))
 
 
 def _addresses(pod: Seen[Pod], node: Seen[Node], holders: dict[IPAddress, str]) -> list[str]:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from podgate.linux.netlink import attribute, nested, text
+from podgate.linux.netlink import attribute, nested, text, uint32
 from podgate.linux.nftables_elements import data_value, verdict_value
 from podgate.targets.nftables.code import (
     AddressKind,
@@ -84,36 +84,32 @@ def _assembled(expression: Expression) -> bytes:
     return nested(_LIST_ELEMENT, text(_NAME, name), nested(_DATA, encode(expression)))
 
 
-def _number(kind: int, value: int) -> bytes:
-    return attribute(kind, struct.pack(">I", value))
-
-
 def _register(kind: int, number: Register) -> bytes:
     if not 0 <= number < _REGISTERS:
         raise ValueError(f"{number} is no register: they are 0 to {_REGISTERS - 1}")
-    return _number(kind, _FIRST_REGISTER + number)
+    return uint32(kind, _FIRST_REGISTER + number)
 
 
 def _payload(each: Payload) -> bytes:
-    place = _number(2, _BASES[each.base]) + _number(3, each.offset) + _number(4, each.length)
+    place = uint32(2, _BASES[each.base]) + uint32(3, each.offset) + uint32(4, each.length)
     return _register(1, each.to) + place
 
 
 def _meta(each: Meta) -> bytes:
-    return _register(1, each.to) + _number(2, _META[each.key])
+    return _register(1, each.to) + uint32(2, _META[each.key])
 
 
 def _set_mark(each: SetMark) -> bytes:
-    return _number(2, _META["mark"]) + _register(3, each.source)
+    return uint32(2, _META["mark"]) + _register(3, each.source)
 
 
 def _ct(each: Ct) -> bytes:
     direction = attribute(3, bytes((_CT_ORIGINAL,))) if each.key.startswith("original") else b""
-    return _register(1, each.to) + _number(2, _CT[each.key]) + direction
+    return _register(1, each.to) + uint32(2, _CT[each.key]) + direction
 
 
 def _address_kind(each: AddressKind) -> bytes:
-    return _register(1, each.to) + _number(2, _FIB_ADDRESS_TYPE) + _number(3, _FIB_FLAGS[each.field])
+    return _register(1, each.to) + uint32(2, _FIB_ADDRESS_TYPE) + uint32(3, _FIB_FLAGS[each.field])
 
 
 def _immediate(each: Immediate) -> bytes:
@@ -121,53 +117,53 @@ def _immediate(each: Immediate) -> bytes:
 
 
 def _random(each: Random) -> bytes:
-    offset = _number(4, each.offset) if each.offset else b""
-    return _register(1, each.to) + _number(2, each.modulus) + _number(3, _NUMGEN_RANDOM) + offset
+    offset = uint32(4, each.offset) if each.offset else b""
+    return _register(1, each.to) + uint32(2, each.modulus) + uint32(3, _NUMGEN_RANDOM) + offset
 
 
 def _bitwise(each: Bitwise) -> bytes:
     if len(each.mask) != len(each.xor):
         raise ValueError(f"the mask has {len(each.mask)} bytes and the other operand {len(each.xor)}")
     operands = nested(4, data_value(each.mask)) + nested(5, data_value(each.xor))
-    return _register(1, each.source) + _register(2, each.to) + _number(3, len(each.mask)) + operands
+    return _register(1, each.source) + _register(2, each.to) + uint32(3, len(each.mask)) + operands
 
 
 def _compare(each: Compare) -> bytes:
-    return _register(1, each.source) + _number(2, int(each.negated)) + nested(3, data_value(each.data))
+    return _register(1, each.source) + uint32(2, int(each.negated)) + nested(3, data_value(each.data))
 
 
 def _between(each: Between) -> bytes:
     bounds = nested(3, data_value(each.first)) + nested(4, data_value(each.last))
-    return _register(1, each.source) + _number(2, int(each.negated)) + bounds
+    return _register(1, each.source) + uint32(2, int(each.negated)) + bounds
 
 
 def _lookup(each: Lookup) -> bytes:
     to = _register(3, each.to) if each.to is not None else b""
-    flags = _number(5, _LOOKUP_INVERTED) if each.negated else b""
+    flags = uint32(5, _LOOKUP_INVERTED) if each.negated else b""
     return text(1, each.name) + _register(2, each.source) + to + flags
 
 
 def _dispatch(each: Dispatch) -> bytes:
-    return text(1, each.name) + _register(2, each.source) + _number(3, _VERDICT_REGISTER)
+    return text(1, each.name) + _register(2, each.source) + uint32(3, _VERDICT_REGISTER)
 
 
 def _remember(each: Remember) -> bytes:
     data = _register(5, each.data) if each.data is not None else b""
     timeout = attribute(6, struct.pack(">Q", each.timeout * 1000)) if each.timeout else b""
-    return text(1, each.name) + _number(3, _DYNSET[each.how]) + _register(4, each.source) + data + timeout
+    return text(1, each.name) + uint32(3, _DYNSET[each.how]) + _register(4, each.source) + data + timeout
 
 
 def _translate(each: Translate) -> bytes:
-    kind = _number(1, _NAT_DESTINATION) + _number(2, _FAMILIES[each.family])
+    kind = uint32(1, _NAT_DESTINATION) + uint32(2, _FAMILIES[each.family])
     return kind + _register(3, each.address) + _register(5, each.port)
 
 
 def _masquerading(each: Masquerading) -> bytes:
-    return _number(1, _FULLY_RANDOM) if each.fully_random else b""
+    return uint32(1, _FULLY_RANDOM) if each.fully_random else b""
 
 
 def _rejecting(each: Rejecting) -> bytes:
-    return _number(1, _ICMP_UNREACHABLE) + attribute(2, bytes((_PORT_UNREACHABLE[each.family],)))
+    return uint32(1, _ICMP_UNREACHABLE) + attribute(2, bytes((_PORT_UNREACHABLE[each.family],)))
 
 
 def _nothing(_each: Count) -> bytes:
@@ -175,7 +171,7 @@ def _nothing(_each: Count) -> bytes:
 
 
 def _go(each: Go) -> bytes:
-    return _number(1, _VERDICT_REGISTER) + nested(2, verdict_value(each.verdict))
+    return uint32(1, _VERDICT_REGISTER) + nested(2, verdict_value(each.verdict))
 
 
 _ENCODERS: Final[Mapping[type[Expression], tuple[str, Callable[[Any], bytes]]]] = {

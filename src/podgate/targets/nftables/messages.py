@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
-from podgate.linux.netlink import NLM_F_CREATE, attribute, nested, text
+from podgate.linux.netlink import NLM_F_CREATE, attribute, nested, text, uint32
 from podgate.linux.nftables import (
     DEL_CHAIN,
     DEL_RULE,
@@ -76,10 +76,6 @@ def _in_order(declared: Set, elements: Pairs) -> Sequence[tuple[bytes, bytes | s
     return sorted(elements, key=itemgetter(0)) if declared.is_interval else elements
 
 
-def _number(kind: int, value: int) -> bytes:
-    return attribute(kind, struct.pack(">I", value))
-
-
 class _Writer:
     """Writes messages about one table."""
 
@@ -93,7 +89,7 @@ class _Writer:
         what = f"table {self._family} {self._table}"
         made = BatchMessage(NEW_TABLE, NLM_F_CREATE, self._place, what)
         if stage.table == "woken":
-            yield made._replace(body=made.body + _number(2, 0))  # flags, dormant not among them
+            yield made._replace(body=made.body + uint32(2, 0))  # flags, dormant not among them
         elif stage.table:
             yield made
             yield BatchMessage(DEL_RULE if stage.table == "emptied" else DEL_TABLE, 0, self._place, what)
@@ -114,8 +110,8 @@ class _Writer:
         """Declare a chain, or change its policy."""
         body = self._place + text(3, chain.name)
         if chain.hook:
-            place = _number(1, HOOKS.index(chain.hook.hook)) + attribute(2, struct.pack(">i", chain.hook.priority))
-            body += nested(4, place) + _number(5, _POLICIES[chain.hook.policy]) + text(7, chain.hook.type)
+            place = uint32(1, HOOKS.index(chain.hook.hook)) + attribute(2, struct.pack(">i", chain.hook.priority))
+            body += nested(4, place) + uint32(5, _POLICIES[chain.hook.policy]) + text(7, chain.hook.type)
         return BatchMessage(NEW_CHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
 
     def rule(self, chain: Chain, number: int, widths: Mapping[str, Width]) -> BatchMessage:
@@ -138,13 +134,13 @@ class _Writer:
         is_ranges = declared.is_interval and len(declared.key) > 1
         flags |= SET_CONCAT if is_ranges else 0
         size = declared.size or (_LARGEST_DYNAMIC if declared.is_dynamic else 0)
-        description = _number(1, size) if size else b""
+        description = uint32(1, size) if size else b""
         if is_ranges:
-            fields = (nested(1, _number(1, TYPES[name].size)) for name in declared.key)
+            fields = (nested(1, uint32(1, TYPES[name].size)) for name in declared.key)
             description += nested(2, *fields)
-        body = self._place + text(2, declared.name) + _number(3, flags)
-        body += _number(4, _type_number(declared.key)) + _number(5, key_size(declared.key)) + _data_type(declared.data)
-        body += _number(10, 1)  # a transaction wants a number for each new set, though names do
+        body = self._place + text(2, declared.name) + uint32(3, flags)
+        body += uint32(4, _type_number(declared.key)) + uint32(5, key_size(declared.key)) + _data_type(declared.data)
+        body += uint32(10, 1)  # a transaction wants a number for each new set, though names do
         body += nested(9, description) if description else b""
         body += attribute(11, struct.pack(">Q", declared.timeout * 1000)) if declared.timeout else b""
         kind = "map" if declared.data else "set"
@@ -157,8 +153,8 @@ def _data_type(data: Sequence[str]) -> bytes:
     if not data:
         return b""
     if data == ("verdict",):
-        return _number(6, _VERDICT_TYPE) + _number(7, 0)
-    return _number(6, _type_number(data)) + _number(7, key_size(data))
+        return uint32(6, _VERDICT_TYPE) + uint32(7, 0)
+    return uint32(6, _type_number(data)) + uint32(7, key_size(data))
 
 
 def _type_number(types: Sequence[str]) -> int:
