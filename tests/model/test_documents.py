@@ -156,11 +156,11 @@ BOMBS: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize("data", [row[1] for row in BOMBS], ids=[row[0] for row in BOMBS])
 def test_bombs_are_refused_in_bounded_time(data: bytes) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     fatal = parse(data).fatal
     assert fatal is not None
     assert "nest" in fatal.message or f"more than {MAX_ALIASED}" in fatal.message
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_depth_counts_up_to_its_limit() -> None:

@@ -109,4 +109,5 @@ def test_wildcards_do_not_backtrack() -> None:
     start = time.process_time()
     assert not wild.matches("a" * 4_000 + "c")
     assert Globs([("/**/a" * 20, 1)]).first("/a" * 32) == 1
-    assert time.process_time() - start < 0.1
+    # With backtracking it would not end; the rest is for a collection of what thousands of tests left.
+    assert time.process_time() - start < 5
