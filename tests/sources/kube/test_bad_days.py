@@ -93,9 +93,10 @@ async def test_bookmarks_keep_a_quiet_watch_from_expiring() -> None:
 
 @in_loop
 async def test_a_server_that_sends_bookmarks_is_not_taken_for_silent() -> None:
-    async with fake(silence=0.4, bookmarks=0.05) as (server, proxy, source):
+    async with fake(silence=2.0, bookmarks=0.05) as (server, proxy, source):
         await source.until(CONFIG_MAP, {"a", "b"})
         seen = len(proxy.lines)
+        await asyncio.sleep(2.5)
         server.objects.put("configmaps", config_map("c"))
         await source.until(CONFIG_MAP, {"a", "b", "c"})
         assert len(proxy.lines) == seen
