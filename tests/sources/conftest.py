@@ -1,6 +1,6 @@
 """Tests of sources may be coroutines: each runs in an event loop of its own.
 
-Here: that hook. Not here: fixtures. Invariant: a coroutine test that does not end in a minute fails.
+Here: that hook. Not here: fixtures. Invariant: a coroutine test that does not end in some minutes fails.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: value for name, value in pyfuncitem.funcargs.items() if name in names}
 
     async def limited() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             await pyfuncitem.obj(**arguments)
 
     asyncio.run(limited())

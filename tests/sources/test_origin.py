@@ -104,11 +104,11 @@ async def test_an_api_is_followed(tmp_path: Path) -> None:
 
 
 def test_an_api_that_does_not_answer_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LISTING_SECONDS", 2.0)
+    monkeypatch.setattr(module, "LISTING_SECONDS", 5.0)
     path = kubeconfig(tmp_path, "http://127.0.0.1:1")
     with pytest.raises(SourceError) as caught:
         load(Api(path), WATCHES, {})
-    assert str(caught.value).startswith(f"{path}: no objects in 2 s: cannot watch ConfigMap: http://127.0.0.1:1: ")
+    assert str(caught.value).startswith(f"{path}: no objects in 5 s: cannot watch ConfigMap: http://127.0.0.1:1: ")
 
 
 def test_a_kubeconfig_that_is_refused_is_a_source_error(tmp_path: Path) -> None:

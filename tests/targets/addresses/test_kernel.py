@@ -61,7 +61,7 @@ async def told(target: AddressesTarget, node: NetNamespace) -> Signal:
             return signal
         raise AssertionError("the signals ended")
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         waiting = group.create_task(first())
         await asyncio.sleep(0)
         node.run("ip", "addr", "add", "10.9.9.9/32", "dev", "lo")  # nobody's business here

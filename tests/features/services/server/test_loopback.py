@@ -92,7 +92,7 @@ def story(node: NetNamespace, told: Callable[[World], Awaitable[None]]) -> None:
     async def whole() -> None:
         world = World()
         try:
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(100):
                 await told(world)
         finally:
             await world.end()
