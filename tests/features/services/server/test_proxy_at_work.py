@@ -158,6 +158,12 @@ def answering(namespace: NetNamespace, where: str, answer: bytes) -> Iterator[No
         yield
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever answers is waited for on a busy machine too."""
+    monkeypatch.setattr("podgate.features.services.server.proxy_at_work._ANSWER_SECONDS", 60.0)
+
+
 def asked(namespace: NetNamespace, health: str = HEALTH, metrics: str = METRICS) -> str:
     return namespace.call(lambda: asyncio.run(at_work(pages_of(health, metrics))))
 
@@ -175,6 +181,7 @@ def asked(namespace: NetNamespace, health: str = HEALTH, metrics: str = METRICS)
         ("127.0.0.1:10249", NOT_FOUND, ""),
     ],
 )
+@pytest.mark.usefixtures("patient")
 def test_who_answers_where_it_tells_its_health_and_metrics(where: str, answer: bytes, expected: str) -> None:
     ours = [(HEALTH, METRICS), ("", ""), ("127.0.0.1:10356", "127.0.0.1:10349")]
     with netns() as namespace:
@@ -184,6 +191,7 @@ def test_who_answers_where_it_tells_its_health_and_metrics(where: str, answer: b
 
 
 @pytest.mark.kernel
+@pytest.mark.usefixtures("patient")
 def test_another_address_of_its_file_is_asked_too() -> None:
     with netns() as namespace, answering(namespace, "127.0.0.1:20256", NOT_FOUND):
         assert asked(namespace, "0.0.0.0:20256") == "somebody answers at 127.0.0.1:20256, where it tells its health"
