@@ -105,34 +105,41 @@ def _fail(message: str, words: Sequence[str]) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    if words[:1] == ["lab"]:
-        # The lab has its own table of verbs, and passes on whatever follows "--".
-        from podgate.lab import cli as lab  # noqa: PLC0415 - an agent never loads the lab
+    match words:
+        case ["lab", *rest]:
+            # The lab has its own table of verbs, and passes on whatever follows "--".
+            from podgate.lab import cli as lab  # noqa: PLC0415 - an agent never loads the lab
 
-        return lab.main(words[1:])
-    if words[:1] == ["addon"]:
-        from podgate.admin.addons import cli as addons  # noqa: PLC0415 - no agent loads it
+            return lab.main(rest)
+        case ["addon", *rest]:
+            from podgate.admin.addons import cli as addons  # noqa: PLC0415 - no agent loads it
 
-        return _administer(addons.main, words[1:])
-    if words[:1] == ["doctor"]:
-        from podgate.admin.doctor import cli as doctor  # noqa: PLC0415 - no agent loads it
+            return _administer(addons.main, rest)
+        case ["doctor", *rest]:
+            from podgate.admin.doctor import cli as doctor  # noqa: PLC0415 - no agent loads it
 
-        modules = {name: _module(name) for name in FEATURES}
-        servers = tuple(name for name, entry in FEATURES.items() if entry.server)
-        return _administer(lambda given, environ, tell: doctor.main(given, environ, modules, servers, tell), words[1:])
-    if words[:3] == ["metadata", "kube-up", "migrate-labels"]:
-        from podgate.admin import relabelling  # noqa: PLC0415 - no agent loads it
+            modules = {name: _module(name) for name in FEATURES}
+            servers = tuple(name for name, entry in FEATURES.items() if entry.server)
+            return _administer(lambda given, environ, tell: doctor.main(given, environ, modules, servers, tell), rest)
+        case ["metadata", "kube-up", "migrate-labels", *rest]:
+            from podgate.admin import relabelling  # noqa: PLC0415 - no agent loads it
 
-        return _administer(relabelling.main, words[3:])
-    if words[:2] == ["metadata", "kube-up"]:
-        return _kube_up(words[2:])
-    if words[:2] == ["metadata", "doctor"]:
-        return _doctor(words[2:])
-    if len(words) > 1 and (entry := FEATURES.get(words[0])):
-        if (alone := entry.alone.get(words[1])) and alone.agent:
-            return _run_beside(f"{words[0]} {words[1]}", alone.agent, words[2:])
-        if words[1] == "run" and entry.server and not {"-h", "--help"} & set(words):
-            return _serve(words[0], entry.server, words[2:])
+            return _administer(relabelling.main, rest)
+        case ["metadata", "kube-up", *rest]:
+            return _kube_up(rest)
+        case ["metadata", "doctor", *rest]:
+            return _doctor(rest)
+        case [name, verb, *rest] if name in FEATURES:
+            entry = FEATURES[name]
+            if (alone := entry.alone.get(verb)) and alone.agent:
+                return _run_beside(f"{name} {verb}", alone.agent, rest)
+            if verb == "run" and entry.server and not {"-h", "--help"} & set(words):
+                return _serve(name, entry.server, rest)
+    return _perform(words)
+
+
+def _perform(words: Sequence[str]) -> int:
+    """Do a verb of the table with a feature, or say which there are."""
     parser, chosen = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
     if chosen is None:
