@@ -15,7 +15,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-SOCKETS: Final = 0.005
+SOCKETS: Final = 0.03
 """Seconds of real time that a packet on loopback may take: a busy kernel hands it on a little later."""
 
 
