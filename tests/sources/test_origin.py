@@ -1,5 +1,7 @@
 """Where objects come from: the order of what applies, and what each gives."""
 
+import asyncio
+import contextlib
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -104,11 +106,42 @@ async def test_an_api_is_followed(tmp_path: Path) -> None:
 
 
 def test_an_api_that_does_not_answer_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LISTING_SECONDS", 5.0)
+    monkeypatch.setattr(module, "ANSWERING_SECONDS", 0.3)
     path = kubeconfig(tmp_path, "http://127.0.0.1:1")
     with pytest.raises(SourceError) as caught:
         load(Api(path), WATCHES, {})
-    assert str(caught.value).startswith(f"{path}: no objects in 5 s: cannot watch ConfigMap: http://127.0.0.1:1: ")
+    refused = "http://127.0.0.1:1: get the server's version: Connection refused"
+    assert str(caught.value) == f"{path}: {refused}: check the server's address, and the network to it"
+
+
+async def test_an_api_that_does_not_know_the_login_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ANSWERING_SECONDS", 0.3)
+    async with FakeApiServer().serving() as server:
+        server.tokens = {"another"}
+        path = kubeconfig(tmp_path, server.url)
+        with pytest.raises(SourceError) as caught:
+            await asyncio.to_thread(load, Api(path), WATCHES, {})
+    assert str(caught.value).startswith(f"{path}: {server.url} refuses the login: 401 ")
+
+
+async def test_an_api_that_gives_no_objects_is_waited_for_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def only_its_version(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer):
+            if b"/version" in await reader.readline():
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+            await reader.read()
+
+    monkeypatch.setattr(module, "LISTING_SECONDS", 1.0)
+    server = await asyncio.start_server(only_its_version, "127.0.0.1", 0)
+    async with server:
+        path = kubeconfig(tmp_path, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with pytest.raises(SourceError) as caught:
+            await asyncio.to_thread(load, Api(path), WATCHES, {})
+    assert str(caught.value) == f"{path}: no objects in 1 s: it does not answer"
 
 
 def test_a_kubeconfig_that_is_refused_is_a_source_error(tmp_path: Path) -> None:

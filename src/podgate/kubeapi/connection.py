@@ -8,6 +8,7 @@ any code, is a value.
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -241,7 +242,8 @@ def _why(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the server's certificate is not trusted: {error.certificate_error}"
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        # asyncio says "Connect call failed" with the address, and why in the number alone.
+        return os.strerror(error.errno or 0) if error.strerror.startswith("Connect call failed") else error.strerror
     return str(error) or type(error).__name__
 
 

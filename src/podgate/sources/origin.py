@@ -26,7 +26,11 @@ SOURCE_VARIABLE: Final = "PODGATE_SOURCE"
 KUBECONFIG_VARIABLE: Final = "KUBECONFIG"
 LISTING_SECONDS: Final = 30.0
 """How long a verb that only looks waits for an API."""
+ANSWERING_SECONDS: Final = 5.0
+"""How long it tries to reach one where nobody answers: a server that restarts may be back by then."""
 
+_PAUSE: Final = 0.25
+_NO_LOGIN: Final = 401
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 Report = Callable[[str, str], None]
@@ -176,6 +180,7 @@ def without_source(watches: tuple[Watch, ...]) -> Snapshot:
 
 
 async def _listed(found: Api, watches: tuple[Watch, ...], environ: Mapping[str, str]) -> Snapshot:
+    await _reached(found, access_of(found, environ))
     troubles: dict[str, str] = {}
     following = follow(found, watches, environ, troubles.__setitem__)
     try:
@@ -186,6 +191,31 @@ async def _listed(found: Api, watches: tuple[Watch, ...], environ: Mapping[str, 
         said = next((trouble for trouble in troubles.values() if trouble), "it does not answer")
         raise SourceError(f"{found}: no objects in {LISTING_SECONDS:.0f} s: {said}") from error
     raise RuntimeError("the source of objects ended by itself")
+
+
+async def _reached(found: Api, access: "Access") -> None:
+    """Return when the server answers and knows our login. Raises SourceError."""
+    from podgate.kubeapi.access import AccessError  # noqa: PLC0415 - see the invariant
+    from podgate.kubeapi.connection import Connection, UnreachableError  # noqa: PLC0415
+    from podgate.kubeapi.discovery import VERSION  # noqa: PLC0415
+
+    clock = asyncio.get_running_loop().time
+    until = clock() + min(ANSWERING_SECONDS, LISTING_SECONDS)
+    async with Connection(access) as connection:
+        while True:
+            try:
+                refused = (await connection.send(VERSION)).refused
+            except UnreachableError as error:
+                why = f"{error}: check the server's address, and the network to it"
+            except AccessError as error:
+                raise SourceError(str(error)) from error
+            else:
+                if refused is None or refused.code != _NO_LOGIN:
+                    return
+                why = f"{access.server} refuses the login: {refused}: check its token or certificate"
+            if clock() >= until:
+                raise SourceError(f"{found}: {why}")
+            await asyncio.sleep(_PAUSE)
 
 
 def access_of(found: Api, environ: Mapping[str, str]) -> "Access":
