@@ -77,7 +77,7 @@ def metrics_of(page: str) -> dict[str, Metric]:
 
 def page_of(node: NetNamespace, port: int, path: str) -> str:
     """Give what a page on the node's loopback says."""
-    return node.run("curl", "-s", "--max-time", "10", f"http://127.0.0.1:{port}{path}")
+    return node.run("curl", "-s", "--max-time", "60", f"http://127.0.0.1:{port}{path}")
 
 
 def slice_of(name: str, address_type: str, address: str) -> Object:

@@ -34,7 +34,7 @@ def found(plane: ControlPlane, path: str) -> dict[str, Any] | None:
 def up(tmp_path: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PODGATE_LAB_DIR": str(tmp_path)}
     command = [*CLI, "up", "--name", "refused", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
 
 
 def test_a_lab_that_ends_takes_its_nodes_and_pods_along(plane: ControlPlane) -> None:

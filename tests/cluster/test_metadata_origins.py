@@ -44,7 +44,7 @@ class World(NamedTuple):
         def inside() -> str:
             head = f"GET {path} HTTP/1.1\r\nHost: metadata\r\nMetadata-Flavor: Google\r\nConnection: close\r\n\r\n"
             try:
-                with socket.create_connection(("127.0.0.1", port), 5, source_address=(source, 0)) as connected:
+                with socket.create_connection(("127.0.0.1", port), 30, source_address=(source, 0)) as connected:
                     connected.sendall(head.encode())
                     return b"".join(iter(lambda: connected.recv(65536), b"")).decode()
             except OSError:
@@ -118,7 +118,7 @@ def process(namespace: NetNamespace, log: Path, *words: str) -> Iterator[None]:
         yield
     finally:
         running.kill()
-        running.wait(10)
+        running.wait(60)
 
 
 def test_a_policy_is_followed_from_its_creation_to_its_removal(world: World) -> None:

@@ -21,7 +21,7 @@ while True:
     connection.sendall(address[0].removeprefix("::ffff:").encode())
     connection.close()
 """
-ASK = "import socket, sys; print(socket.create_connection((sys.argv[1], 80), 3).recv(100).decode())"
+ASK = "import socket, sys; print(socket.create_connection((sys.argv[1], 80), 20).recv(100).decode())"
 
 
 def node(number: int) -> str:
@@ -116,7 +116,7 @@ def test_a_node_speaks_from_its_primary_address(running: TestLab) -> None:
 
 def test_a_secondary_address_of_a_node_answers_and_may_be_a_source(running: TestLab) -> None:
     assert seen(running, "web", "10.140.15.20") == addresses(running, "web")[0]
-    bound = ASK.replace("80), 3)", '80), 3, ("10.140.15.10", 0))')
+    bound = ASK.replace("80), 20)", '80), 20, ("10.140.15.10", 0))')
     assert running.execute("node/node-1", sys.executable, "-c", bound, "10.70.0.2").strip() == "10.140.15.10"
 
 
@@ -157,7 +157,7 @@ def test_a_port_of_the_lab_can_be_reached_from_the_machine(running: TestLab) -> 
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline().split()[0].rsplit(":", 1)[1])
-            with socket.create_connection(("127.0.0.1", port), 3) as connection:
+            with socket.create_connection(("127.0.0.1", port), 30) as connection:
                 assert connection.recv(100) in (b"10.140.0.1", b"10.70.0.1")
         finally:
             process.terminate()
