@@ -82,22 +82,17 @@ def decide(
         number: the destination's port; 0 for one that no Service has.
         own: this node's addresses, packed.
     """
-    known = False
-    for ports in part.ports.values():
-        for port in ports:
-            if port.protocol == protocol and port.port == number:
-                if port.cluster_ip == address:
-                    return _to_cluster_ip(part, sender, port)
-                if address in port.external:
-                    return _from_outside(part, sender, port, address)
-            known = known or port.cluster_ip == address
-    if _is_node_port(part, address, own):
-        for ports in part.ports.values():
-            for port in ports:
-                if number and port.protocol == protocol and port.node_port == number:
-                    by_us = part.node.proxied and is_loopback(address)
-                    return _through_us(port) if by_us else _from_outside(part, sender, port, None)
-    if known and part.node.closed:
+    ports = [port for of_service in part.ports.values() for port in of_service if port.protocol == protocol]
+    for port in ports:
+        if port.port == number and port.cluster_ip == address:
+            return _to_cluster_ip(part, sender, port)
+        if port.port == number and address in port.external:
+            return _from_outside(part, sender, port, address)
+    node_port = next((port for port in ports if number and port.node_port == number), None)
+    if node_port is not None and _is_node_port(part, address, own):
+        by_us = part.node.proxied and is_loopback(address)
+        return _through_us(node_port) if by_us else _from_outside(part, sender, node_port, None)
+    if part.node.closed and any(port.cluster_ip == address for each in part.ports.values() for port in each):
         return Decision("reject", "the Service with this cluster IP has no such port")
     if within(address, tuple(_spans(part.node.service_ranges))):
         return Decision("drop", "the address is in the Services' range, and no Service has it")

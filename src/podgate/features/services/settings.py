@@ -183,12 +183,19 @@ class Settings(Frozen, frozen=True):
                 yield f'--nodeport-addresses "{word}": write {PRIMARY}, {LOCALHOST}, {ALL}, or a range as 10.0.0.0/8'
         if not 0 <= self.masquerade_bit <= 31:
             yield f"--masquerade-bit {self.masquerade_bit}: must be 0 to 31"
-        name = self.service_proxy_name
+        yield from self._bad_name(self.service_proxy_name)
+        yield from self._bad_numbers()
+        if not self.state_dir:
+            yield "--state-dir is empty: give a folder"
+
+    def _bad_name(self, name: str) -> Iterator[str]:
         if name and not _LABEL_VALUE.fullmatch(name):
             wanted = "at most 63 letters, digits, -, _ and ., a letter or digit at both ends"
             yield f'--service-proxy-name "{name}": is no value of a label: {wanted}'
         elif name and self.backend == "iptables":
             yield f"--service-proxy-name {name}: iptables chains are the default proxy's: give --backend nftables"
+
+    def _bad_numbers(self) -> Iterator[str]:
         if self.sync_period <= 0:
             yield f"--sync-period {self.sync_period}: must be more than 0"
         if self.min_sync_period < 0:
@@ -207,8 +214,6 @@ class Settings(Frozen, frozen=True):
                 yield f"{flag} {value}: must be 0 or more"
         if self.oom_score_adj is not None and not -1000 <= self.oom_score_adj <= 1000:
             yield f"--oom-score-adj {self.oom_score_adj}: must be -1000 to 1000"
-        if not self.state_dir:
-            yield "--state-dir is empty: give a folder"
 
     def _bad_local(self) -> Iterator[str]:
         families: set[Family] = set()
