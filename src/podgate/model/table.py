@@ -73,6 +73,8 @@ class Table(Mapping[K, V]):
                 if index not in touched:
                     shard = touched[index] = dict(shard)
                 del shard[key]
+        if not self._length:
+            return self._replaced(_sharded(entries))
         for key, value in entries.items():
             index = hash(key) & _MASK
             shard = touched.get(index, self._shard(index))
@@ -158,6 +160,19 @@ class _Items(ItemsView[K, V]):
                     yield from shard.items()
 
 
+def _sharded(entries: Mapping[K, V]) -> dict[int, _Shard[K, V]]:
+    """Sort entries into shards: all that a first table takes, which a start waits for."""
+    found: dict[int, _Shard[K, V]] = {}
+    for key, value in entries.items():
+        index = hash(key) & _MASK
+        shard = found.get(index)
+        if shard is None:
+            found[index] = {key: value}
+        else:
+            shard[key] = value
+    return found
+
+
 def _differing(old: Table[K, V], new: Table[K, W]) -> Iterator[tuple[int, dict[K, V], dict[K, W]]]:
     ones, others = old._groups, new._groups  # noqa: SLF001
     if is_(ones, others):
@@ -230,23 +245,26 @@ class grouped(Generic[G, K, V]):  # noqa: N801
     def __call__(self, table: Table[K, V]) -> Table[G, Mapping[K, V]]:
         """Give the index, rebuilding only groups that an entry joined, left or changed in."""
         members: dict[G, dict[K, V]] = {}
-
-        def of(group: G) -> dict[K, V]:
-            if group not in members:
-                members[group] = dict(self._output.get(group, {}))
-            return members[group]
-
         for key, old, new in _changes(self._input, table):
             if old is not None:
                 for group in self._keys_of(key, old):
-                    of(group).pop(key, None)
+                    self._joining(members, group).pop(key, None)
             if new is not None:
                 for group in self._keys_of(key, new):
-                    of(group)[key] = new
-        kept = {group: entries for group, entries in members.items() if entries}
+                    self._joining(members, group)[key] = new
+        left = [group for group, entries in members.items() if not entries]
+        for group in left:
+            del members[group]
         self._input = table
-        self._output = self._output.updated(kept, removed=[group for group, entries in members.items() if not entries])
+        self._output = self._output.updated(members, removed=left)
         return self._output
+
+    def _joining(self, members: dict[G, dict[K, V]], group: G) -> dict[K, V]:
+        """Give what is in a group now, to be changed."""
+        entries = members.get(group)
+        if entries is None:
+            entries = members[group] = dict(self._output.get(group, ()))
+        return entries
 
 
 class joined(Generic[K, V, W]):  # noqa: N801
@@ -301,10 +319,12 @@ class counted(Generic[G, K, V]):  # noqa: N801
             if new is not None:
                 for named in self._keys_of(key, new):
                     more[named] = more.get(named, 0) + 1
-        counts = {key: self._output.get(key, 0) + difference for key, difference in more.items() if difference}
-        kept = {key: count for key, count in counts.items() if count}
+        counts = {group: self._output.get(group, 0) + change for group, change in more.items() if change}
+        left = [group for group, count in counts.items() if not count]
+        for group in left:
+            del counts[group]
         self._input = table
-        self._output = self._output.updated(kept, removed=[key for key, count in counts.items() if not count])
+        self._output = self._output.updated(counts, removed=left)
         return self._output
 
 
