@@ -2,7 +2,7 @@
 
 Here: a few comparisons, the same ones on each run. Not here: the search for more (./dev fuzz services-peer), packets
 on a wire (test_kube_proxy.py).
-Invariant: all three answers are compared: kube-proxy's rules, podgate's rules, ``podgate services explain``.
+Invariant: all three answers are compared, in both modes: kube-proxy's rules, podgate's rules, ``explain``.
 """
 
 from pathlib import Path

@@ -25,6 +25,7 @@ from tests.support.peer_clusters import Chance
 from tests.support.peer_differences import compare, told
 from tests.support.peer_proxies import options_by, peer_node, peers
 
+_MODES: Final = ("nftables", "iptables", "nftables")
 _ZONES: Final = ("", "zone-a", "zone-a")
 _SHARE: Final = 0.4
 """How many of all Services change between two comparisons."""
@@ -52,7 +53,8 @@ def search(plane: ControlPlane, folder: Path, seed: int, size: Size, goes_on: Ca
     with peer_node(plane) as (api, node):
         sessions = 0
         while goes_on(sessions):
-            options, zone = options_by(chance.random), chance.random.choice(_ZONES)
+            options = options_by(chance.random, _MODES[sessions % len(_MODES)])
+            zone = chance.random.choice(_ZONES)
             print(f"options: {options}, zone {zone!r}", flush=True)
             with peers(api, node, folder, options, zone) as both:
                 for number in range(size.rounds):

@@ -6,10 +6,10 @@ Invariant: an answer holds sets alone, so that two of them are equal or differ i
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from podgate.commandline.options import settings_from
 from podgate.features.services.addresses import endpoint_text, packed, with_port
@@ -29,8 +29,9 @@ from podgate.model.machine import Family
 from podgate.model.packet import Locality, Packet
 from podgate.targets.nftables.registers import flow
 from podgate.targets.nftables.state import State
+from tests.support.peer_chains import Chains, InForce
 from tests.support.peer_clusters import ADDRESSES, FAMILIES, NODES, SECOND, pod_address
-from tests.support.peer_ruleset import Ruleset, Sent
+from tests.support.peer_ruleset import Came, Sent
 from tests.support.service_inputs import inputs_of, machine_of
 
 OWN: Final[Mapping[Family, tuple[str, ...]]] = {f: (ADDRESSES[f][0], SECOND[f]) for f in FAMILIES}
@@ -117,29 +118,44 @@ def _sent(family: Family, destination: tuple[str, str, int], source: str, interf
     return Sent(address if is_own else ADDRESSES[family][0], address, protocol, port, is_own=True)
 
 
-def by_rules(rules: Ruleset, sent: Sent) -> Answer:
-    """Say what rules of another program do."""
+class Rules(Protocol):
+    """Rules of either back end."""
+
+    def came(self, sent: Sent) -> frozenset[Came]:
+        """Give all that may come of a packet."""
+        ...
+
+
+def by_rules(rules: Rules, sent: Sent) -> Answer:
+    """Say what rules do."""
     found = rules.came(sent)
-    return _answer(
-        {each.verdict for each in found},
-        [(with_port(ip_address(each.endpoint[0]).packed, each.endpoint[1]), each) for each in found if each.endpoint],
-        max(each.sticky for each in found),
-    )
-
-
-def _answer(verdicts: set[str], led: Sequence[tuple[str, Any]], sticky: int) -> Answer:
-    (verdict,) = verdicts
+    (verdict,) = {each.verdict for each in found}
     if verdict != "accept":
         return Answer(verdict)
+    led = [(with_port(ip_address(each.endpoint[0]).packed, each.endpoint[1]), each) for each in found if each.endpoint]
     if not led:
         return Answer("none")
     endpoints = frozenset(endpoint for endpoint, _ in led)
     masqueraded = frozenset(endpoint for endpoint, each in led if each.is_masqueraded)
-    return Answer("forward", endpoints, masqueraded, sticky)
+    return Answer("forward", endpoints, masqueraded, max(each.sticky for each in found))
 
 
-class _Led(NamedTuple):
-    is_masqueraded: bool
+class Table:
+    """podgate's table of one family, as its code says it; who stays is not told."""
+
+    def __init__(self, state: State, family: Family) -> None:
+        self._state = state
+        self._locality = Locality(frozenset(map(ip_address, OWN[family])))
+
+    def came(self, sent: Sent) -> frozenset[Came]:
+        """Give all that may come of a packet."""
+        source, destination = ip_address(sent.source), ip_address(sent.destination)
+        packet = Packet(source, destination, sent.protocol, 51234, sent.port, sent.interface)
+        found = flow(self._state, packet, self._locality, "output" if sent.is_own else "prerouting")
+        return frozenset(
+            Came(each.verdict, each.endpoint and (str(each.endpoint[0]), each.endpoint[1]), each.masqueraded)
+            for each in found
+        )
 
 
 class Podgate:
@@ -149,13 +165,19 @@ class Podgate:
         self.settings: Settings = settings_from(Settings, {"node_name": NODES[0], **options})
         self._compile: Compiler[Intent] = Compiler(self.settings, lambda intent: intent)
         self._writers = {family: Writer(family) for family in FAMILIES}
+        self._chains = {family: InForce(family) for family in FAMILIES}
 
     def told(self, objects: Iterable[Object]) -> "Told":
         """Tell it all objects; Pods are added."""
         machine = machine_of(*(f"{each}/{LENGTHS[family]}" for family in FAMILIES for each in OWN[family]))
         inputs = inputs_of([*objects, *_pods()], self.settings, machine)
         intent = self._compile(inputs).states
-        return Told(intent, inputs, {family: self._writers[family](intent.of(family), "") for family in FAMILIES})
+        return Told(intent, inputs, {family: self._rules(intent, family) for family in FAMILIES})
+
+    def _rules(self, intent: Intent, family: Family) -> Rules:
+        if self.settings.backend == "iptables":
+            return Chains(self._chains[family].after(intent), OWN[family])
+        return Table(self._writers[family](intent.of(family), ""), family)
 
 
 def _pods() -> Iterator[Object]:
@@ -173,28 +195,13 @@ def _pods() -> Iterator[Object]:
 class Told:
     """What podgate makes of some objects."""
 
-    def __init__(self, intent: Intent, inputs: Inputs, tables: Mapping[Family, State]) -> None:
-        self.intent, self._inputs, self._tables = intent, inputs, tables
+    def __init__(self, intent: Intent, inputs: Inputs, rules: Mapping[Family, Rules]) -> None:
+        self.intent, self._inputs, self.rules = intent, inputs, rules
 
     @cached_property
     def _here(self) -> Any:
         node = self._inputs.objects.objects(NODE).get(ObjectRef(NODE.kind, NODES[0]))
         return here_of(NODES[0], node, self._inputs.machine)
-
-    def by_rules(self, sent: Sent) -> Answer:
-        """Say what its rules do; who stays is told by ``explain`` alone."""
-        family: Family = "ip6" if ":" in sent.destination else "ip"
-        packet = Packet(
-            ip_address(sent.source), ip_address(sent.destination), sent.protocol, 51234, sent.port, sent.interface
-        )
-        locality = Locality(frozenset(map(ip_address, OWN[family])))
-        found = flow(self._tables[family], packet, locality, "output" if sent.is_own else "prerouting")
-        led = [
-            (with_port(each.endpoint[0].packed, each.endpoint[1]), _Led(each.masqueraded))
-            for each in found
-            if each.endpoint is not None
-        ]
-        return _answer({each.verdict for each in found}, led, 0)
 
     def explained(self, sent: Sent) -> Answer:
         """Say what ``explain`` tells."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from podgate.lab.kinds import Object
+from podgate.model.machine import Family
 from tests.support.peer_answers import Answer, by_rules
 from tests.support.peer_clusters import NODES, TYPES
 from tests.support.peer_proxies import Snapshot
@@ -23,6 +24,10 @@ TOLD_TWICE: Final = "an endpoint is told twice"
 NO_NODE: Final = "an endpoint of no node reaches itself"
 OTHERS_IP: Final = "an address of a load balancer, or an external IP, is another Service's cluster IP"
 NODE_PORT_TOO: Final = "an address of this node is a Service's, at a port that is another one's node port"
+CLOSED: Final = "iptables: without endpoints a node port is refused at all addresses, also where it is not open"
+FROM_NODE: Final = "iptables: what the node sends outside for a Service without endpoints is not refused"
+NOT_LET_IN: Final = "iptables: without endpoints also who is not let in is refused, instead of dropped"
+ITSELF: Final = "iptables: an endpoint of another node that reaches itself is masqueraded"
 MORE_PORTS: Final = "a health check counts endpoints of ports that the Service does not have"
 """What is known of differences."""
 
@@ -104,6 +109,15 @@ class Asked:
         protocol = sent.protocol.upper()
         return all(key in self._by for key in ((sent.destination, protocol, sent.port), ("", protocol, sent.port)))
 
+    def has_address(self, sent: Sent) -> bool:
+        """Whether a Service has the destination, not as a node port alone."""
+        return (sent.destination, sent.protocol.upper(), sent.port) in self._by
+
+    def is_guarded(self, sent: Sent) -> bool:
+        """Whether source ranges narrow who may use the Service."""
+        service = self.service(sent)
+        return service is not None and bool(service["spec"].get("loadBalancerSourceRanges"))
+
     def slices(self, service: Object) -> list[Object]:
         """Give its slices."""
         return self._slices.get(place(service), [])
@@ -167,6 +181,20 @@ def _known(asked: Asked, endpoints: list[Object], difference: Difference) -> str
     return OTHERS_IP if is_anothers and _is_masqueraded_more(difference) else ""
 
 
+def _known_of_chains(asked: Asked, difference: Difference) -> str:
+    """Name what is known in iptables mode; docs/design/services.md has the reasons."""
+    sent, theirs, ours, _ = difference
+    refused = ("reject", "drop")
+    if theirs.verdict in refused and ours.verdict == "none" and not asked.has_address(sent):
+        return CLOSED
+    if sent.is_own and theirs.verdict == "none" and ours.verdict in refused:
+        return FROM_NODE
+    if (theirs.verdict, ours.verdict) == ("reject", "drop") and asked.is_guarded(sent):
+        return NOT_LET_IN
+    itself = {each for each in ours.endpoints if each.startswith((f"{sent.source}:", f"[{sent.source}]:"))}
+    return ITSELF if theirs == ours._replace(masqueraded=ours.masqueraded | itself) else ""
+
+
 def _is_at_other_ips(asked: Asked, sent: Sent) -> bool:
     service = asked.service(sent)
     return service is not None and sent.destination not in service["spec"]["clusterIPs"]
@@ -185,15 +213,20 @@ def compare(snapshot: Snapshot, sent: Iterable[Sent]) -> Compared:
     verdicts, known = Counter[str](), Counter[str]()
     findings: dict[_Place, list[Difference]] = {}
     for each in sent:
-        theirs = by_rules(snapshot.rules["ip6" if ":" in each.destination else "ip"], each)
-        ours, explained = snapshot.told.by_rules(each), snapshot.told.explained(each)
+        family: Family = "ip6" if ":" in each.destination else "ip"
+        theirs, ours = (by_rules(rules[family], each) for rules in (snapshot.rules, snapshot.told.rules))
+        explained = snapshot.told.explained(each)
+        if snapshot.mode == "iptables":  # its rules do not show of a first packet how long its client stays
+            explained = explained._replace(sticky=0)
         verdicts[theirs.verdict] += 1
         if theirs._replace(sticky=0) == ours and theirs == explained:
             continue
         found = Difference(each, theirs, ours, explained)
         service = asked.service(each)
         endpoints = [] if service is None else asked.endpoints(service, each)
-        if name := _known(asked, endpoints, found):
+        if name := _known(asked, endpoints, found) or (
+            _known_of_chains(asked, found) if snapshot.mode == "iptables" else ""
+        ):
             known[name] += 1
         else:
             findings.setdefault(place(service) if service else ("", ""), []).append(found)

@@ -22,7 +22,8 @@ from podgate.model.machine import Family
 from tests.support.cluster import ControlPlane
 from tests.support.kube_proxy import configuration, fields_of, kube_proxy, relay
 from tests.support.netns import NetNamespace, netns
-from tests.support.peer_answers import LENGTHS, OWN, POD_INTERFACE, Podgate, Told
+from tests.support.peer_answers import LENGTHS, OWN, POD_INTERFACE, Podgate, Rules, Told
+from tests.support.peer_chains import Chains, read_saved
 from tests.support.peer_clusters import (
     FAMILIES,
     NAMESPACES,
@@ -49,6 +50,7 @@ _LISTS: Final = {
 }
 _CONFLICT, _MISSING, _REFUSED, _ODD_REFUSAL = 409, 404, 422, 500
 _MARKERS: Final = "marker"
+_SAVES: Final[Mapping[Family, str]] = {"ip": "iptables-save", "ip6": "ip6tables-save"}
 _WRITERS: Final = 4
 
 
@@ -135,12 +137,14 @@ class Snapshot(NamedTuple):
         rules: what kube-proxy made of them.
         health: how many endpoints its health check node ports count; None where nobody listens.
         told: what podgate made of them.
+        mode: kube-proxy's, and podgate's back end.
     """
 
     objects: list[Object]
-    rules: Mapping[Family, Ruleset]
+    rules: Mapping[Family, Rules]
     health: Mapping[tuple[int, Family], int | None]
     told: Told
+    mode: str
 
 
 class Peers:
@@ -154,6 +158,7 @@ class Peers:
 
     def __init__(self, api: Api, node: NetNamespace, podgate: Podgate) -> None:
         self.api, self._node, self._podgate = api, node, podgate
+        self.mode = podgate.settings.backend
         second = SECOND["ip"].rpartition(".")[0] in podgate.settings.nodeport_addresses
         self._asked_at = {family: OWN[family][second] for family in FAMILIES}
 
@@ -175,17 +180,20 @@ class Peers:
         """Give what both make of what is there."""
         self._mark()
         objects = self.api.objects()
-        rules = {family: Ruleset(self._listed(family), OWN[family]) for family in FAMILIES}
+        rules = {family: self._rules(family) for family in FAMILIES}
         ports = {
             each["spec"]["healthCheckNodePort"] for each in objects if "healthCheckNodePort" in each.get("spec", {})
         }
         health = self._node.call(
             lambda: {(port, f): _health(self._asked_at[f], port) for port in ports for f in FAMILIES}
         )
-        return Snapshot(objects, rules, health, self._podgate.told(objects))
+        return Snapshot(objects, rules, health, self._podgate.told(objects), self.mode)
 
-    def _listed(self, family: Family) -> Any:
-        return json.loads(self._node.run("nft", "-j", "list", "table", family, "kube-proxy"))
+    def _rules(self, family: Family) -> Rules:
+        if self.mode == "iptables":
+            return Chains(read_saved(self._node.run(_SAVES[family]), family), OWN[family])
+        listed = json.loads(self._node.run("nft", "-j", "list", "table", family, "kube-proxy"))
+        return Ruleset(listed, OWN[family])
 
     def _mark(self) -> None:
         """Write a Service that comes after all others, and wait until kube-proxy has written it."""
@@ -197,10 +205,13 @@ class Peers:
             for each in _marker(family, self.api.marked):
                 self.api.put(each)
         for family in FAMILIES:
-            key = f"{{ {_marker_address(family, self.api.marked)} . tcp . 8080 }}"
-            poll(lambda family=family, key=key: self._has(family, key), timeout=60.0)  # type: ignore[misc]
+            address = _marker_address(family, self.api.marked)
+            poll(lambda family=family, address=address: self._has(family, address), timeout=60.0)  # type: ignore[misc]
 
-    def _has(self, family: Family, key: str) -> bool:
+    def _has(self, family: Family, address: str) -> bool:
+        if self.mode == "iptables":
+            return f"-d {address}/" in self._node.run(_SAVES[family], "-t", "nat")
+        key = f"{{ {address} . tcp . 8080 }}"
         return bool(self._node.run("nft", "get", "element", family, "kube-proxy", "service-ips", key, check=False))
 
 
@@ -264,7 +275,7 @@ def peer_node(plane: ControlPlane) -> Iterator[tuple[Api, NetNamespace]]:
 
 @contextmanager
 def peers(api: Api, node: NetNamespace, folder: Path, options: Mapping[str, Any], zone: str = "") -> Iterator[Peers]:
-    """Run kube-proxy for the body, in nftables mode.
+    """Run kube-proxy for the body.
 
     Args:
         api: the API server.
@@ -275,13 +286,18 @@ def peers(api: Api, node: NetNamespace, folder: Path, options: Mapping[str, Any]
     """
     for each in node_objects(zone):
         api.node(each)
-    config = configuration(NODES[0], "nftables", api.plane.kubeconfig, **fields_of(options, "nftables"))
+    mode = options["backend"]
+    config = configuration(NODES[0], mode, api.plane.kubeconfig, **fields_of(_without_mode(options), mode))
     with kube_proxy(node, config, folder):
         yield Peers(api, node, Podgate(options))
 
 
-def options_by(chance: random.Random) -> dict[str, Any]:
-    """Draw options of a node."""
+def _without_mode(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key != "backend"}
+
+
+def options_by(chance: random.Random, mode: str) -> dict[str, Any]:
+    """Draw options of a node in a mode."""
     local: Iterable[dict[str, Any]] = (
         {"cluster_cidr": ",".join(RANGES)},
         {"cluster_cidr": ",".join(RANGES)},
@@ -292,6 +308,7 @@ def options_by(chance: random.Random) -> dict[str, Any]:
     )
     opened = ("primary", "primary", "all", "10.140.0.0/24,fd00:140::/64", "10.141.0.0/24")
     return {
+        "backend": mode,
         **chance.choice(tuple(local)),
         "masquerade_all": chance.random() < 0.2,
         "nodeport_addresses": chance.choice(opened),
