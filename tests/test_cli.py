@@ -97,6 +97,10 @@ def words_of(verb: str) -> tuple[str, ...]:
         (["masquerade", "nonsense"], "'nonsense'"),
         (["masquerade", "run", "--nope"], "--nope means nothing here"),
         (["masquerade", "run", "extra"], "extra means nothing here"),
+        (
+            ["masquerade", "run", "--node-nam", "n1"],
+            '(did you mean "--node-name"?)\npodgate masquerade run: --help says',
+        ),
         (["masquerade", "run", "--stat-dir", "/x"], 'did you mean "--state-dir"?'),
         (["masquerade", "run", "--backend", "nftable"], 'did you mean "nftables"?'),
         (["masquerade", "run", "--state-dir", ""], "--state-dir is empty"),

@@ -36,3 +36,15 @@ def test_check_names_the_line_of_a_mistyped_kind_and_counts_what_it_did_not_look
         assert code == 1
         assert f'{tmp_path}/a.yaml:6: UnknownKind: "Nod" is no kind that is read here (did you mean "Node"?)' in out
         assert "2 others not looked at" in out
+
+
+def test_a_folder_without_anything_to_look_at_is_doubted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for feature in ("services", "masquerade", "metadata"):
+        err = run(capsys, feature, "check", "--source", str(tmp_path), "--node-name", "n")[2]
+        assert err.startswith(f"podgate {feature} check: {tmp_path} has no object that is looked at (")
+        assert err.endswith("): is --source right?\n")
+    (tmp_path / "a.yaml").write_text("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n")
+    words = ("services", "check", "--source", str(tmp_path), "--node-name", "n")
+    assert run(capsys, *words)[2].endswith(") among its 1: is --source right?\n")
+    (tmp_path / "b.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+    assert run(capsys, *words)[2] == ""

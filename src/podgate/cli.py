@@ -276,7 +276,10 @@ def _unknown(feature: str, verb: str, unknown: Sequence[str], specs: Sequence[Op
     """Say which words mean nothing to a verb, and what was probably meant."""
     flags = [spec.flag for spec in specs]
     prog = f"podgate {feature} {verb}"
-    guesses = ((word, did_you_mean(word.partition("=")[0], flags) if word.startswith("-") else "") for word in unknown)
+    # What follows a flag that there is not is its value, most often.
+    before = ("", *unknown)
+    strange = [word for word, last in zip(unknown, before, strict=False) if word[:1] == "-" or last[:1] != "-"]
+    guesses = ((word, did_you_mean(word.partition("=")[0], flags) if word.startswith("-") else "") for word in strange)
     return UsageError(
         "\n".join(
             [*(f"{prog}: {word} means nothing here{guess}" for word, guess in guesses), f"{prog}: --help says more"]

@@ -36,7 +36,7 @@ from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem
-from podgate.model.snapshot import Snapshot
+from podgate.model.snapshot import Absent, Snapshot
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
@@ -64,31 +64,39 @@ class BadInput(Exception):  # noqa: N818 - it is the user's, and never shown by 
     """Input with errors; each line is one problem with its place."""
 
 
-def perform(
-    verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespace, environ: Mapping[str, str]
+def perform(  # noqa: PLR0917 - what a command line is
+    verb: str,
+    feature: AnyFeature,
+    settings: Any,
+    asked: argparse.Namespace,
+    environ: Mapping[str, str],
+    program: str = "",
 ) -> int:
-    """Do one verb; give the exit code."""
+    """Do one verb; give the exit code. ``program`` is what its user called, where that is an old name."""
+    program = program or f"podgate {feature.name} {verb}"
     if verb == "run":
-        return run(f"podgate {feature.name} run", feature, settings, environ)
+        return run(program, feature, settings, environ)
     try:
         if verb == "clean":
             answered = asyncio.run(_clean(feature, settings))
         else:
-            look = Looking(feature, settings, environ, lambda said: _remark(feature, verb, said))
+            look = Looking(feature, settings, environ, lambda said: _remark(program, said))
             answered = _look(verb, feature, settings, asked, look)
             if look.unseen and verb in {"check", "explain"}:
-                _remark(feature, verb, f"no Kubernetes objects were looked at ({', '.join(look.unseen)}): {WHERE_THEN}")
+                _remark(program, f"no Kubernetes objects were looked at ({', '.join(look.unseen)}): {WHERE_THEN}")
+            if look.strange:
+                _remark(program, look.strange)
     except (QuestionError, SourceError) as error:
-        return _complain(asked, f"podgate {feature.name} {verb}: {error}", 2)
+        return _complain(asked, f"{program}: {error}", 2)
     except BadInput as error:
         return _complain(asked, str(error), 2)
     except AlreadyRunningError as error:
-        return _complain(asked, f"podgate {feature.name} {verb}: {error}", 1)
+        return _complain(asked, f"{program}: {error}", 1)
     except ApplyError as error:
-        return _complain(asked, f"podgate {feature.name} {verb}: {error}", 2 if verb == "plan" else 1)
+        return _complain(asked, f"{program}: {error}", 2 if verb == "plan" else 1)
     show(json.dumps(answered.data, indent=2) if asked.output == "json" else answered.text.rstrip("\n"))
     for left_out in answered.errors:
-        _remark(feature, verb, left_out)
+        _remark(program, left_out)
     return answered.code
 
 
@@ -101,9 +109,9 @@ def run(program: str, agent: AnyAgent, settings: Any, environ: Mapping[str, str]
         return 2 if isinstance(error, SourceError) else 1
 
 
-def _remark(feature: AnyFeature, verb: str, said: str) -> None:
+def _remark(program: str, said: str) -> None:
     """Say something beside the answer."""
-    tell(f"podgate {feature.name} {verb}: {said}")
+    tell(f"{program}: {said}")
 
 
 def _complain(asked: argparse.Namespace, message: str, code: int) -> int:
@@ -128,6 +136,7 @@ class Looking:
         snapshot, reader = load(found, watches, environ, getattr(settings, "state_dir", ""))
         files = load_files(feature.files(settings))
         self._locator = Locator(reader)
+        self.strange = _strange(str(found), snapshot, reader.others) if reader else ""
         self.inputs = Inputs(snapshot, files, machine_of(load_machine(node_name), snapshot))
 
     def where(self, problem: Problem) -> str:
@@ -155,6 +164,15 @@ class Looking:
     def describe(self, problem: Problem) -> str:
         """Give a problem as a line."""
         return self._locator.describe(problem, self.inputs.files)
+
+
+def _strange(path: str, snapshot: Snapshot, others: int) -> str:
+    """Say that a source has no object that is looked at, which a wrong folder has not; empty where it has some."""
+    if snapshot.unread or any(isinstance(each, Absent) or each.objects for each in snapshot.kinds.values()):
+        return ""
+    kinds = ", ".join(sorted(snapshot.kinds))
+    beside = f" among its {others}" if others else ""
+    return f"{path} has no object that is looked at ({kinds}){beside}: is --source right?"
 
 
 def machine_of(here: Machine, snapshot: Snapshot) -> Machine:

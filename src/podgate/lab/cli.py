@@ -16,6 +16,7 @@ from podgate.lab.messages import LabError
 from podgate.lab.places import DEFAULT_BASE, DEFAULT_NAME, places
 from podgate.observe.showing import complain
 
+_POD_NAMESPACE: Final = "the Pod's namespace, where TARGET names none (default: default)"
 _WHERE: Final = "a Pod as [NAMESPACE/]NAME, or node/NAME, or host/NAME"
 
 
@@ -83,7 +84,7 @@ def _fill(parser: argparse.ArgumentParser) -> None:
     apply.add_argument("--wait", action="store_true", help="return when everything is ready")
     _add_timeout(apply)
     get = verb("get", "objectverbs", "show objects")
-    get.add_argument("kind", metavar="KIND", help="as Pod, pods, po, configmap, daemonsets.apps")
+    get.add_argument("kind", metavar="KIND[/NAME]", help="as Pod, pods, po, configmap, daemonsets.apps, svc/web")
     get.add_argument("object", metavar="NAME", nargs="?")
     _add_namespace(get)
     _add_output(get)
@@ -94,10 +95,12 @@ def _fill(parser: argparse.ArgumentParser) -> None:
     execute = verb("exec", "verbs", "run a command in a Pod, on a node or on a host")
     execute.add_argument("target", metavar="TARGET", help=_WHERE)
     execute.add_argument("-c", "--container", default="", help="which container (default: the first)")
+    execute.add_argument("-n", "--namespace", default="default", help=_POD_NAMESPACE)
     execute.add_argument("words", nargs="+", metavar="-- COMMAND", help="the command and its arguments")
     logs = verb("logs", "verbs", "print what a container wrote, all its restarts in one")
     logs.add_argument("target", metavar="TARGET", help="a Pod as [NAMESPACE/]NAME, or host/NAME")
     logs.add_argument("-c", "--container", default="", help="which container (default: the first)")
+    logs.add_argument("-n", "--namespace", default="default", help=_POD_NAMESPACE)
     logs.add_argument("-f", "--follow", action="store_true", help="go on as more is written")
     logs.add_argument("--tail", type=int, metavar="N", help="the last N lines only")
     forward = verb("forward", "verbs", "make a port of the lab reachable on this machine, until interrupted")

@@ -191,18 +191,20 @@ def _objects(where: Places, resource: Resource) -> list[Object]:
 
 def get(arguments: argparse.Namespace) -> int:
     """Show objects."""
-    resource = _resource(_kinds(arguments.places), arguments.kind)
+    kind, _, named = arguments.kind.partition("/")
+    name = arguments.object or named
+    resource = _resource(_kinds(arguments.places), kind)
     chosen = _objects(arguments.places, resource)
     if arguments.namespace and resource.namespaced:
         chosen = [value for value in chosen if value["metadata"].get("namespace") == arguments.namespace]
-    if arguments.object:
+    if name:
         namespace = (arguments.namespace or "default") if resource.namespaced else ""
-        wanted = ObjectRef(resource.kind, arguments.object, namespace)
+        wanted = ObjectRef(resource.kind, name, namespace)
         chosen = [value for value in chosen if _is(value, wanted)]
         if not chosen:
             raise LabError(f"{wanted} not found")
     if arguments.output == "json":
-        print(json.dumps(chosen[0] if arguments.object else {"kind": "List", "items": chosen}, indent=2))
+        print(json.dumps(chosen[0] if name else {"kind": "List", "items": chosen}, indent=2))
         return 0
     rows = [(v["metadata"].get("namespace") or "-", v["metadata"]["name"], _summary(v)) for v in chosen]
     table(("NAMESPACE", "NAME", "STATUS"), sorted(rows))

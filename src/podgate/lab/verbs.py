@@ -115,11 +115,11 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     print()
 
 
-def _target(text: str) -> tuple[str, str, str]:
-    """Give kind, namespace and name of ``[NS/]POD``, ``node/NAME``, ``host/NAME``."""
+def _target(text: str, default: str = "default") -> tuple[str, str, str]:
+    """Give kind, namespace and name of ``[NS/]POD``, ``node/NAME``, ``host/NAME``; ``default`` is the namespace."""
     before, slash, name = text.partition("/")
     if not slash:
-        return "pod", "default", before
+        return "pod", default, before
     return (before, "", name) if before in ("node", "host") else ("pod", before, name)
 
 
@@ -127,13 +127,14 @@ def execute(arguments: argparse.Namespace) -> int:
     """Run a command in a container, on a node or on a host."""
     terminal = os.environ.get("TERM", "") if os.isatty(0) else ""
     words = tuple(arguments.words)
-    return client.execute(arguments.places, Execute(*_target(arguments.target), words, arguments.container, terminal))
+    where = _target(arguments.target, arguments.namespace)
+    return client.execute(arguments.places, Execute(*where, words, arguments.container, terminal))
 
 
 def logs(arguments: argparse.Namespace) -> int:
     """Print a container's output."""
     where: Places = arguments.places
-    kind, namespace, name = _target(arguments.target)
+    kind, namespace, name = _target(arguments.target, arguments.namespace)
     if kind == "node":
         raise LabError("a node has no log of its own; see the lab's own in its state directory: lab.log", 2)
     path = where.container_log(namespace, name, arguments.container or _first_container(where, kind, namespace, name))

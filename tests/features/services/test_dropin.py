@@ -92,6 +92,7 @@ def test_flags_that_cannot_be_read(line: str, words: str) -> None:
         ("--proxy-mode=ipvs", 2, "use nftables"),
         ("--proxy-mode=nftables --cluster-cidr=x", 1, "is no range"),
         ("--config /nonexistent", 1, "cannot be read"),
+        ("--kubeconfig /nonexistent", 2, "kube-proxy: /nonexistent: the kubeconfig cannot be read"),
     ],
 )
 def test_exit_codes(line: str, code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:

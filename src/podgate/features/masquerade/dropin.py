@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The composition root stands above the features: it is named here, and knows this module as little as any other.
     verbs = importlib.import_module("podgate.verbs")
     feature = importlib.import_module("podgate.features.masquerade.feature").FEATURE
-    return int(verbs.perform("run", feature, settings, argparse.Namespace(), environment(os.environ)))
+    return int(verbs.perform("run", feature, settings, argparse.Namespace(), environment(os.environ), program=NAME))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The composition root stands above the features: it is named here, and knows this module as little as any other.
     verbs = importlib.import_module("podgate.verbs")
     verb, feature = ("clean", Services(clears=True)) if flags.cleanup else ("run", FEATURE)
-    return int(verbs.perform(verb, feature, settings, argparse.Namespace(output="text"), os.environ))
+    asked = argparse.Namespace(output="text")
+    return int(verbs.perform(verb, feature, settings, asked, os.environ, program=NAME))
 
 
 async def _init(settings: Settings, log: Log) -> int:
