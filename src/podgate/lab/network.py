@@ -10,7 +10,7 @@ fe80::1, both neighbours fixed, no bridge (replies across a bridge would miss th
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_interface, ip_network
 from typing import Final, TypeVar
 
@@ -213,18 +213,10 @@ def router_addresses(nodes: Iterable[NodeNet]) -> dict[IPNetwork, IPInterface]:
 
 def _node(node: NodeNet, topology: Topology, router: Mapping[IPNetwork, IPInterface]) -> Namespace:
     addresses = tuple(Address(UPLINK, address) for address in node.addresses)
-    routes: list[Route] = []
-    for primary in _primaries(node.addresses):
-        gateway = router.get(primary.network)
-        if gateway is not None:
-            routes.append(Route(_anywhere(primary.ip), UPLINK, gateway.ip, primary.ip))
-        for other in topology.nodes:
-            near = [a.ip for a in other.addresses if a.version == primary.version and a.ip in primary.network]
-            if other.name != node.name and near:
-                routes += [
-                    Route(c, UPLINK, near[0], primary.ip) for c in other.pod_cidrs if c.version == primary.version
-                ]
-    sources = {primary.version: primary.ip for primary in _primaries(node.addresses)}
+    others = tuple(other for other in topology.nodes if other.name != node.name)
+    primaries = tuple(_primaries(node.addresses))
+    routes = [route for primary in primaries for route in _routes_away(primary, router, others)]
+    sources = {primary.version: primary.ip for primary in primaries}
     neighbours: list[Neighbour] = []
     for pod in topology.pods:
         if pod.node != node.name:
@@ -240,6 +232,19 @@ def _node(node: NodeNet, topology: Topology, router: Mapping[IPNetwork, IPInterf
             routes += [Route(_single(ip), UPLINK, None, sources[ip.version]) for ip in near]
             neighbours += [Neighbour(ip, mac_of(cloud.namespace), UPLINK) for ip in near]
     return Namespace(_FORWARDING, (), addresses, tuple(routes), tuple(neighbours))
+
+
+def _routes_away(
+    primary: IPInterface, router: Mapping[IPNetwork, IPInterface], others: Iterable[NodeNet]
+) -> Iterator[Route]:
+    """Give a node's routes by one of its addresses: to anywhere, and to the Pods of nodes in the same subnet."""
+    gateway = router.get(primary.network)
+    if gateway is not None:
+        yield Route(_anywhere(primary.ip), UPLINK, gateway.ip, primary.ip)
+    for other in others:
+        near = [a.ip for a in other.addresses if a.version == primary.version and a.ip in primary.network]
+        if near:
+            yield from (Route(c, UPLINK, near[0], primary.ip) for c in other.pod_cidrs if c.version == primary.version)
 
 
 def _single(address: IPAddress) -> IPNetwork:

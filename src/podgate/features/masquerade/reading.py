@@ -95,19 +95,8 @@ class _Reader:
         return tuple(sorted(self.problems, key=position))
 
     def document(self) -> Any:
-        """Give the first document; an empty text is an empty map."""
-        data = self._text.data
-        parsed = documents.parse(data)
-        if data.removeprefix(_BOM).lstrip(_WHITE).startswith(b"{"):
-            # JSON first, for its own rules and messages; YAML also takes a trailing comma or bare keys.
-            strict = documents.parse_json(data)
-            if strict.fatal is None or parsed.fatal is not None:
-                parsed = strict
-        for fault in parsed.faults:
-            if fault.fatal:
-                self._complain("error", "Syntax", str(fault))
-            else:
-                self._complain("warning", "DuplicateKey", str(fault))
+        """Give the first document; an empty text is an empty map, and None stands for what has no keys."""
+        parsed = self._parsed(self._text.data)
         if parsed.fatal is not None:
             return None
         if len(parsed.documents) > 1:
@@ -125,6 +114,20 @@ class _Reader:
             self._complain("error", "Manifest", f"{message}: write the keys themselves, or give the file to --source")
             return None
         return value
+
+    def _parsed(self, data: bytes) -> documents.Parsed:
+        parsed = documents.parse(data)
+        if data.removeprefix(_BOM).lstrip(_WHITE).startswith(b"{"):
+            # JSON first, for its own rules and messages; YAML also takes a trailing comma or bare keys.
+            strict = documents.parse_json(data)
+            if strict.fatal is None or parsed.fatal is not None:
+                parsed = strict
+        for fault in parsed.faults:
+            if fault.fatal:
+                self._complain("error", "Syntax", str(fault))
+            else:
+                self._complain("warning", "DuplicateKey", str(fault))
+        return parsed
 
     def config(self, value: Mapping[str, Any], defaults: tuple[Entry, ...]) -> Config:
         """Read the keys. What is wrong has its default; the caller drops the whole if there was an error."""

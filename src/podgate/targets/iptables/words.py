@@ -5,7 +5,7 @@ Invariant: the words stand in the order in which ip-masq-agent writes them, so t
 byte; what iptables cannot say is an error that names it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from ipaddress import IPv6Address
 from typing import Final, assert_never
 
@@ -128,13 +128,7 @@ def _match_words(matches: Iterable[Match]) -> Iterator[str]:
                 shown = ",".join(each.upper() for each in _TYPE_ORDER if each in types)
                 yield f"-m addrtype {_not(negated)}--{'src' if field == 'saddr' else 'dst'}-type {shown}"
             case InterfaceIn(direction, names, negated):
-                if len(names) != 1:
-                    raise ValueError(f"one rule has one interface, not {', '.join(sorted(names))}")
-                name = next(iter(names))
-                if not is_interface(name):
-                    raise ValueError(f"{name!r} cannot be the name of an interface")
-                name = f"{name[:-1]}+" if name.endswith("*") else name
-                yield f"{_not(negated)}{'-i' if direction == 'iifname' else '-o'} {name}"
+                yield f"{_not(negated)}{'-i' if direction == 'iifname' else '-o'} {_interface(names)}"
             case PortIn(field, ranges, negated):
                 yield _port_words(field, ranges, negated)
             case Chance(probability):
@@ -143,6 +137,15 @@ def _match_words(matches: Iterable[Match]) -> Iterator[str]:
                 yield text
             case _:
                 assert_never(match)
+
+
+def _interface(names: Collection[str]) -> str:
+    if len(names) != 1:
+        raise ValueError(f"one rule has one interface, not {', '.join(sorted(names))}")
+    name = next(iter(names))
+    if not is_interface(name):
+        raise ValueError(f"{name!r} cannot be the name of an interface")
+    return f"{name[:-1]}+" if name.endswith("*") else name
 
 
 def _not(negated: bool) -> str:
