@@ -90,7 +90,10 @@ def _equality(found: re.Match[str]) -> Requirement:
 
 def matches_labels(selector: Selector, labels: Mapping[str, str]) -> bool:
     """Say whether all requirements hold for an object's labels."""
-    return all(requirement.holds(labels.get(requirement.key)) for requirement in selector)
+    for requirement in selector:  # noqa: SIM110 - for each of 10,000 objects a generator costs more than what it does
+        if not requirement.holds(labels.get(requirement.key)):
+            return False
+    return True
 
 
 def matches_fields(selector: Selector, obj: Mapping[str, Any]) -> bool:

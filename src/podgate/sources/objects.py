@@ -83,12 +83,14 @@ def _is_selected(asked: Sequence[Asked], obj: Mapping[str, Any], ref: ObjectRef)
     """Say whether a watch selects an object, from its JSON, before it is decoded."""
     labels = obj["metadata"].get("labels")
     labels = labels if isinstance(labels, dict) else {}
-    return any(
-        watch.namespace in ("", ref.namespace)
-        and matches_labels(wanted, labels)
-        and (not fields or matches_fields(fields, _completed(obj, ref)))
-        for watch, wanted, fields in asked
-    )
+    for watch, wanted, fields in asked:
+        if (
+            (not watch.namespace or watch.namespace == ref.namespace)
+            and matches_labels(wanted, labels)
+            and (not fields or matches_fields(fields, _completed(obj, ref)))
+        ):
+            return True
+    return False
 
 
 def read_objects(path: str, data: bytes, wanted: Wanted, status: Any = None) -> FileObjects:
@@ -165,7 +167,9 @@ def _objects_of(parts: Iterable[Parsed], faults: list[Fault]) -> Iterator[tuple[
     index = 0
     for part in parts:
         for document in part.documents:
-            if document is not None:
+            if isinstance(document, dict) and "items" not in document:
+                yield Place(index), document
+            elif document is not None:
                 yield from _flat(Place(index), document)
             index += 1
         faults += part.faults
