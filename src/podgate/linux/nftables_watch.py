@@ -1,4 +1,4 @@
-"""Watch: one table of nf_tables as others change it.
+"""nftables_watch: one table of nf_tables as others change it.
 
 Here: the socket for requests, notifications, what was seen last, our own programs' transactions. Not here: what a table
 holds and how it is read (targets/*/apply.py); whose a transaction is (nftables_drift.py); other refusals (refusals.py).
@@ -27,7 +27,7 @@ _UNKNOWN: Final = -1
 """No generation."""
 
 
-class Watch(Generic[S]):
+class WatchedTable(Generic[S]):
     """One table, in one network namespace; nothing is opened before it is used.
 
     Args:

@@ -22,7 +22,7 @@ from podgate.linux.nftables import (
     rules_hold,
 )
 from podgate.linux.nftables_drift import Drift
-from podgate.linux.nftables_watch import NO_NF_TABLES, Watch, refused
+from podgate.linux.nftables_watch import NO_NF_TABLES, WatchedTable, refused
 from podgate.linux.waiting import for_ever
 from podgate.model.machine import Family
 from podgate.targets.iptables.diff import Plan, diff
@@ -84,7 +84,7 @@ class IptablesTarget:
         self._iptables = Iptables(family, binary, namespace, lock_seconds, seconds)
         self._known: frozenset[str] = frozenset()
         self._watched: frozenset[str] = frozenset(BUILT_IN)
-        self._watch = Watch[State](Drift(int(FAMILIES[family]), table, self._concerns), namespace, buffer_bytes)
+        self._watch = WatchedTable[State](Drift(int(FAMILIES[family]), table, self._concerns), namespace, buffer_bytes)
 
     def close(self) -> None:
         """Close the socket; the next call opens another."""

@@ -8,6 +8,7 @@ Invariant: nothing is written while somebody else leads; a part that the API ref
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -131,9 +132,10 @@ class KubernetesTarget:
 
     async def _apply(self, plan: Plan) -> Mapping[Key, str]:
         refused: dict[Key, str] = {}
-        doing: list[tuple[Key, Callable[[], Awaitable[str]]]] = []
-        doing += [(part, lambda p=part, f=fields: self._apply_part(p, f)) for part, fields in plan.applied]  # type: ignore[misc]
-        doing += [(part, lambda p=part, f=fields: self._release(p, f)) for part, fields in plan.released]  # type: ignore[misc]
+        doing: list[tuple[Key, Callable[[], Awaitable[str]]]] = [
+            *((part, partial(self._apply_part, part, fields)) for part, fields in plan.applied),
+            *((part, partial(self._release, part, fields)) for part, fields in plan.released),
+        ]
         waiting = iter(doing)
 
         async def work() -> None:

@@ -32,7 +32,7 @@ from podgate.linux.nftables import (
 from podgate.linux.nftables_batch import Batch, RefusedError
 from podgate.linux.nftables_drift import Drift
 from podgate.linux.nftables_elements import SetShape, list_elements
-from podgate.linux.nftables_watch import Watch, refused
+from podgate.linux.nftables_watch import WatchedTable, refused
 from podgate.model.machine import Family
 from podgate.model.table import Table
 from podgate.targets.nftables.diff import Plan, diff
@@ -81,7 +81,7 @@ class NftablesTarget:
         self._uncleaned = uncleaned
         self._written = Written()
         drift = Drift(self._number, table, rule_added=self._written.doubt)
-        self._watch = Watch[State](drift, namespace, buffer_bytes)
+        self._watch = WatchedTable[State](drift, namespace, buffer_bytes)
 
     def close(self) -> None:
         """Close the socket; the next call opens another."""
