@@ -4,13 +4,16 @@ Here: the lab's command line and real Pods. Not here: single rules (tests/lab/co
 Invariant: no agent runs: nothing here needs rules.
 """
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.lab import TestLab, lab
+from tests.support.lab import CLI, TestLab, lab
 from tests.support.poll import poll
 
 pytestmark = [pytest.mark.kernel, pytest.mark.lab]
@@ -53,13 +56,39 @@ def test_what_an_api_server_would_refuse_is_refused(running: TestLab, spec: str,
     assert [one["metadata"]["name"] for one in running.list("services")] == ["hello"]
 
 
+HOLD = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+    connection.sendall(b"PUT / HTTP/1.1\\r\\nHost: a\\r\\nContent-Length: 1\\r\\nExpect: 100-continue\\r\\n\\r\\n")
+    connection.recv(1000)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(running: TestLab, address: str, port: int) -> Iterator[None]:
+    """Keep a request of the client's open for the body, which keeps the replica from ending."""
+    command = [*CLI, "exec", "--name", running.name, "client", "--", sys.executable, "-c", HOLD, address, str(port)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=running.environment
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "held\n"
+        yield
+        client.communicate("")
+
+
 def test_a_replica_that_ends_is_told_until_it_is_gone(running: TestLab) -> None:
-    first = endpoints(running)[0]["targetRef"]["name"]
-    running.run("delete", "--no-wait", f"pod/{first}")
+    (found,) = running.list("endpointslices")
+    first, port = found["endpoints"][0], found["ports"][0]["port"]
+    name = first["targetRef"]["name"]
 
     def told() -> dict[str, tuple[bool, bool]]:
         found = {one["targetRef"]["name"]: one["conditions"] for one in endpoints(running)}
         return {name: (conditions["ready"], conditions["terminating"]) for name, conditions in found.items()}
 
-    poll(lambda: told().get(first) == (False, True))
-    poll(lambda: first not in told() and list(told().values()) == [(True, False)] * 3)
+    with held(running, first["addresses"][0], port):
+        running.run("delete", "--no-wait", f"pod/{name}")
+        poll(lambda: told().get(name) == (False, True))
+    poll(lambda: name not in told() and list(told().values()) == [(True, False)] * 3)
