@@ -5,11 +5,11 @@ Here: the target that takes them away. Not here: which chains they are (iptables
 Invariant: while kube-proxy may be at work none of them is touched: nobody could say whose they are.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from podgate.features.services.server.proxy_at_work import NAME
 from podgate.joints import Key, Signal
+from podgate.linux.waiting import silent
 from podgate.model.frozen import Frozen
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.diff import Plan
@@ -75,7 +75,6 @@ class LeftoversTarget:
             return {NAME: f"its chains in {plan.want.program} stay beside our rules: {reason}; stop it, and they go"}
         return await self._chains.apply(plan)
 
-    async def signals(self) -> AsyncIterator[Signal]:
-        """Wait for ever: nothing here is ours to be changed by others."""
-        await asyncio.get_running_loop().create_future()
-        yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+    def signals(self) -> AsyncIterator[Signal]:
+        """Give none: nothing here is ours to be changed by others."""
+        return silent()

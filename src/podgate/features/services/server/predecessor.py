@@ -7,7 +7,6 @@ names (to_iptables.py).
 Invariant: while kube-proxy may be at work nothing of it is touched, and that is said; our tables do not wait for it.
 """
 
-import asyncio
 import contextlib
 import re
 import socket
@@ -24,6 +23,7 @@ from podgate.linux.nftables import FAMILIES, find_table
 from podgate.linux.nftables_batch import delete_table
 from podgate.linux.nftables_watch import refused
 from podgate.linux.rtnetlink import delete_link
+from podgate.linux.waiting import silent
 from podgate.model.frozen import Frozen
 from podgate.model.machine import Family
 from podgate.model.tally import tally
@@ -143,10 +143,9 @@ class PredecessorTarget:
         self._has_removed = self._has_removed or bool(plan.families)
         return {}
 
-    async def signals(self) -> AsyncIterator[Signal]:
-        """Wait for ever: while it is at work it changes its tables all the time."""
-        await asyncio.get_running_loop().create_future()
-        yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+    def signals(self) -> AsyncIterator[Signal]:
+        """Give none: while it is at work it changes its tables all the time."""
+        return silent()
 
 
 def obstacle(environ: Mapping[str, str], *, has_source: bool, server: str = "") -> str:
