@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,7 @@ from podgate.model.frozen import Frozen, ObjectRef, file_ref
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Snapshot
+from podgate.observe.listen import Listen
 from podgate.observe.logs import Log
 from podgate.sources.constant import Constant
 from tests.support.fake_target import FakeTarget, State
@@ -289,6 +291,21 @@ def test_once_writes_and_ends_and_says_by_its_exit_code_whether_all_is_well(
     if state:
         assert rig.target.state == {"value": state}
         assert (tmp_path / "value").read_text() == state
+
+
+def test_pages_that_cannot_be_served_are_named_with_what_to_do(tmp_path: Path) -> None:
+    async def run() -> Rig:
+        rig = Rig(tmp_path)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = Listen("127.0.0.1", taken.getsockname()[1])
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.host.run(rig.stop, listen={address: {}}))
+                await rig.until(lambda: "cannot serve" in rig.out.getvalue())
+                rig.stop.set()
+        return rig
+
+    (said,) = [message for message in asyncio.run(run()).messages() if "cannot serve" in message]
+    assert said.endswith(": Address already in use: end the other program, or give another address")
 
 
 def test_a_refused_key_is_a_problem_of_the_object_behind_it_while_it_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ configuration was committed first.
 
 import asyncio
 import contextlib
+import errno
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -36,6 +37,13 @@ ONCE_SECONDS: Final = 60.0
 
 RETRY: Final = 2.0
 """Seconds until a source that failed, an address that was in use or a directory that was full is tried again."""
+
+_NO_PAGES: Final = {
+    errno.EADDRINUSE: ("AddressInUse", "end the other program, or give another address"),
+    errno.EADDRNOTAVAIL: ("AddressUnknown", "this machine has no such address: give one that it has"),
+    errno.EACCES: ("NotPermitted", "a port below 1024 needs CAP_NET_BIND_SERVICE"),
+}
+"""Reasons why nobody can listen, and what to do."""
 
 
 class Sources(Frozen, frozen=True):
@@ -239,6 +247,7 @@ class Host(Generic[StatesT]):
                     self._status.mended(f"pages {address}")
                     await for_ever()
             except OSError as error:
-                why = error.strerror or str(error)
-                self._status.fault(f"pages {address}", f"cannot serve pages on {address}: {why}", "AddressInUse")
+                reason, todo = _NO_PAGES.get(error.errno or 0, ("ListenFailed", "give another address"))
+                why = f"{error.strerror or error}: {todo}"
+                self._status.fault(f"pages {address}", f"cannot serve pages on {address}: {why}", reason)
                 await asyncio.sleep(RETRY)
