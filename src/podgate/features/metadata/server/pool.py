@@ -17,7 +17,7 @@ from collections.abc import Callable
 from podgate.features.metadata.server.answers import AnswerHeads
 from podgate.features.metadata.server.limits import Limits
 from podgate.features.metadata.server.sockets import sockets_at
-from podgate.features.metadata.server.upstream import Asker, Upstream, upstream_socket
+from podgate.features.metadata.server.upstream import Requester, Upstream, upstream_socket
 from podgate.model.frozen import Frozen
 
 _RECEIVE_BUFFER = 32 * 1024
@@ -62,7 +62,7 @@ class Pool:
         self._open: set[Upstream] = set()
         self._names: set[tuple[str, int]] = set()
         self._opening: set[object] = set()
-        self._waiting: dict[Asker, int] = {}
+        self._waiting: dict[Requester, int] = {}
         self._waited = self._served = 0
         self._look: asyncio.TimerHandle | None = None
 
@@ -77,7 +77,7 @@ class Pool:
         """
         return name in self._names and sockets_at(*name) < 2
 
-    def start(self, client: Asker) -> None:
+    def start(self, client: Requester) -> None:
         """Serve a request on an idle connection, or on a new one."""
         while self._idle:
             upstream = self._idle.pop()
@@ -86,7 +86,7 @@ class Pool:
                 return
         self.connect(client)
 
-    def connect(self, client: Asker) -> None:
+    def connect(self, client: Requester) -> None:
         """Serve a request on the connection that is free next."""
         if self.group is None or not self._has_room():
             client.failed("every connection to the upstream is in use", 503)
@@ -98,7 +98,7 @@ class Pool:
         elif self._look is None:
             self._look_later(self._limits.moment)
 
-    def forget(self, client: Asker) -> None:
+    def forget(self, client: Requester) -> None:
         """Let a client wait no longer."""
         self._waiting.pop(client, None)
 

@@ -23,7 +23,7 @@ from podgate.features.metadata.server.limits import MAX_ANSWER_HEAD, MAX_COLLECT
 _END: Final = b"\r\n\r\n"
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """Who waits for an answer: a client's connection, as the upstream's side knows it."""
 
     def lent(self, upstream: "Upstream", /) -> None:
@@ -72,7 +72,7 @@ class Lender(Protocol):
     def release(self, upstream: "Upstream", /) -> None:
         """Take a connection back, after a whole answer."""
 
-    def connect(self, asker: Asker, /) -> None:
+    def connect(self, requester: Requester, /) -> None:
         """Serve a request on the connection that is free next."""
 
 
@@ -96,7 +96,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._pool = pool
         self.ticket = ticket
         self._view = pool.view
-        self._client: Asker | None = None
+        self._client: Requester | None = None
         self._decision: Decision | None = None
         self._head: AnswerHead | None = None
         self._pending = b""
@@ -117,7 +117,7 @@ class Upstream(asyncio.BufferedProtocol):
         self.name = (name[0], name[1])
         self._pool.opened(self)
 
-    def start(self, client: Asker, decision: Decision) -> None:
+    def start(self, client: Requester, decision: Decision) -> None:
         """Send the head of a request; the answer goes to the client."""
         self._client = client
         self._decision = decision
@@ -151,7 +151,7 @@ class Upstream(asyncio.BufferedProtocol):
         except BadAnswerError as error:
             self._fail(f"the upstream's answer cannot be passed on: {error}", 502)
 
-    def _take_head(self, data: bytes, client: Asker, decision: Decision) -> None:
+    def _take_head(self, data: bytes, client: Requester, decision: Decision) -> None:
         if self._pending:
             data, self._pending = self._pending + data, b""
         while True:
@@ -205,7 +205,7 @@ class Upstream(asyncio.BufferedProtocol):
         if head.framing == "chunked" and not decision.head_only:
             self._chunks = Chunks()
 
-    def _head_for(self, head: AnswerHead, client: Asker, decision: Decision) -> bytes:
+    def _head_for(self, head: AnswerHead, client: Requester, decision: Decision) -> bytes:
         """Give the head with the fields of the connection to this client."""
         extra = b""
         if not decision.head_only and head.framing != "length" and not decision.old_version:
@@ -221,7 +221,7 @@ class Upstream(asyncio.BufferedProtocol):
     def _ends_by_closing(head: AnswerHead, decision: Decision) -> bool:
         return head.framing != "length" and not decision.head_only
 
-    def _take_body(self, data: bytes, client: Asker, decision: Decision) -> None:
+    def _take_body(self, data: bytes, client: Requester, decision: Decision) -> None:
         head = self._head
         assert head is not None  # noqa: S101 - the caller looked
         if self._chunks is not None:
@@ -243,7 +243,7 @@ class Upstream(asyncio.BufferedProtocol):
         if not self._left:
             self._complete(head, client)
 
-    def _pass_on(self, payload: bytes, client: Asker, decision: Decision, *, framed: bool) -> None:
+    def _pass_on(self, payload: bytes, client: Requester, decision: Decision, *, framed: bool) -> None:
         if self._collected is not None:
             self._collected.append(payload)
             if sum(map(len, self._collected)) > MAX_COLLECTED:
@@ -251,7 +251,7 @@ class Upstream(asyncio.BufferedProtocol):
         elif payload:
             client.deliver(chunk(payload) if framed and not decision.old_version else payload)
 
-    def _complete(self, head: AnswerHead, client: Asker, *, reusable: bool = True) -> None:
+    def _complete(self, head: AnswerHead, client: Requester, *, reusable: bool = True) -> None:
         """End the answer; the connection goes back to the pool or closes."""
         decision, collected = self._decision, self._collected
         assert decision is not None  # noqa: S101 - there is an answer
