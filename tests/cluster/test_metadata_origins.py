@@ -100,8 +100,6 @@ def world(
                 process(namespace, path / "cloud", *CLOUD),
                 process(namespace, path / "proxy", *RUN, *origin.arguments),
             ):
-                for each in OBJECTS:
-                    origin.put(each)
                 yield World(origin, namespace)
         finally:
             if isinstance(origin, Api):
@@ -119,6 +117,13 @@ def process(namespace: NetNamespace, log: Path, *words: str) -> Iterator[None]:
     finally:
         running.kill()
         running.wait(60)
+
+
+@pytest.fixture(autouse=True)
+def _as_at_first(world: World) -> None:
+    """Have the same objects before each test, whichever were here before it."""
+    for each in OBJECTS:
+        world.origin.put(each)
 
 
 def test_a_policy_is_followed_from_its_creation_to_its_removal(world: World) -> None:
