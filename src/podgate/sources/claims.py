@@ -19,7 +19,8 @@ class Claims:
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self._files: dict[str, Mapping[ObjectRef, ApiObject]] = {}
-        self._claims: dict[ObjectRef, dict[str, ApiObject]] = {}
+        # Who gives each object, in order. Nearly all are given by one file, and share the value that says so.
+        self._paths: dict[ObjectRef, tuple[str, ...]] = {}
         self._contested: set[ObjectRef] = set()
         self.tables: dict[str, Table[ObjectRef, Any]] = {kind: Table() for kind in kinds}
 
@@ -27,14 +28,18 @@ class Claims:
         """Set what some files give; nothing at all for a file that is gone."""
         touched: set[ObjectRef] = set()
         for path, objects in files.items():
-            before = self._files.get(path, {})
+            before, alone = self._files.get(path, {}), (path,)
             for ref in before.keys() - objects.keys():
-                self._claims[ref].pop(path)
+                self._paths[ref] = tuple(each for each in self._paths[ref] if each != path)
                 touched.add(ref)
             for ref, obj in objects.items():
-                if before.get(ref) != obj:
-                    self._claims.setdefault(ref, {})[path] = obj
-                    touched.add(ref)
+                known = before.get(ref)
+                if known is None:
+                    others = self._paths.get(ref)
+                    self._paths[ref] = tuple(sorted((*others, path))) if others else alone
+                elif known is obj or known == obj:
+                    continue
+                touched.add(ref)
             if objects:
                 self._files[path] = objects
             else:
@@ -45,13 +50,13 @@ class Claims:
         entries: dict[str, dict[ObjectRef, ApiObject]] = {}
         removed: dict[str, list[ObjectRef]] = {}
         for ref in touched:
-            claims = self._claims[ref]
-            if claims:
-                entries.setdefault(ref.kind, {})[ref] = claims[min(claims)]
+            paths = self._paths[ref]
+            if paths:
+                entries.setdefault(ref.kind, {})[ref] = self._files[paths[0]][ref]
             else:
-                del self._claims[ref]
+                del self._paths[ref]
                 removed.setdefault(ref.kind, []).append(ref)
-            if len(claims) > 1:
+            if len(paths) > 1:
                 self._contested.add(ref)
             else:
                 self._contested.discard(ref)
@@ -60,16 +65,12 @@ class Claims:
 
     def winner(self, ref: ObjectRef) -> str | None:
         """Give the file whose object counts; None where no file gives it."""
-        return min(self._claims.get(ref, ()), default=None)
+        return next(iter(self._paths.get(ref, ())), None)
 
     def conflicts(self) -> tuple[tuple[str, ObjectRef, str], ...]:
         """Give each (file, object, file that wins it) where a file gives an object for nothing, in order."""
         return tuple(
-            (path, ref, winner)
-            for ref in sorted(self._contested)
-            for winner in [min(self._claims[ref])]
-            for path in sorted(self._claims[ref])
-            if path != winner
+            (path, ref, self._paths[ref][0]) for ref in sorted(self._contested) for path in self._paths[ref][1:]
         )
 
 
