@@ -52,10 +52,10 @@ def judge_of(
         for port in change.new or ():
             if port.protocol == "udp":
                 come.update(dict.fromkeys(destinations_of(port), frozenset(port.serving)))
-    theirs = frozenset(each for found in others.values() for each in found)
+    ranges = _ranges(after) if before is None else ()
+    theirs = _all_of(others) if ranges or serving.keys() - come.keys() else frozenset[PackedDestination]()
     serving = {each: none for each, none in serving.items() if not _is_among(each, theirs)}  # it was given to them
     serving.update(come)  # an address that went from one Service to another leads to the other's endpoints
-    ranges = _ranges(after) if before is None else ()
     if not serving and not ranges:
         return None
     addresses = own()
@@ -76,6 +76,10 @@ def _opened(node: NodeWide, own: frozenset[bytes]) -> Iterator[bytes]:
 def _ranges(intent: FamilyIntent) -> tuple[tuple[bytes, bytes], ...]:
     networks = [ip_network(each) for each in intent.node.service_ranges]
     return tuple((each.network_address.packed, each.broadcast_address.packed) for each in networks)
+
+
+def _all_of(others: Table[ObjectRef, frozenset[PackedDestination]]) -> frozenset[PackedDestination]:
+    return frozenset(each for found in others.values() for each in found)
 
 
 def _is_among(destination: PackedDestination, theirs: frozenset[PackedDestination]) -> bool:

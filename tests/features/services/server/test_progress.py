@@ -8,7 +8,7 @@ from podgate.features.services.server.progress import WAITING, Progress
 from podgate.joints import Compiled, Inputs, Step
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE, EndpointSlice, SliceAnnotations, SliceMeta
-from podgate.model.kinds.services import SERVICE, Service, ServiceMeta
+from podgate.model.kinds.services import SERVICE, Service, ServiceLabels, ServiceMeta
 from podgate.model.snapshot import Listed, Snapshot
 from podgate.model.table import Table
 from podgate.observe.metrics import Distribution
@@ -72,10 +72,11 @@ def test_changes_are_counted_and_wait_until_they_are_committed() -> None:
     told = Told()
     assert told.changes() == (0, 0, 0, 0)
     told.services[ObjectRef("Service", "web")] = Service(ServiceMeta("web"))
+    told.services[ObjectRef("Service", "theirs")] = Service(ServiceMeta("theirs", labels=ServiceLabels("mesh")))
     for name, family in {"a": "IPv4", "b": "IPv4", "c": "IPv6", "d": "FQDN"}.items():
         told.put(name, family)
     told.come(at=START + 5)
-    assert told.changes() == (3, 1, 3, 1), "there is no proxy for names"
+    assert told.changes() == (3, 1, 3, 1), "there is no proxy for names, and one of the Services is another proxy's"
     assert told.value(f"{RULES}_last_queued_timestamp_seconds") == START + 5
     assert told.value(f"{RULES}_last_timestamp_seconds") is None
     told.progress.committed("ip", 1, 0.1, False)

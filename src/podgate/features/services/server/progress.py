@@ -16,6 +16,7 @@ import msgspec
 
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.old_metrics import IP_FAMILY
+from podgate.features.services.whose import is_ours
 from podgate.joints import Compiled, Inputs, Step
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.discovery import ENDPOINT_SLICE, EndpointSlice
@@ -80,13 +81,15 @@ class Progress:
 
     Args:
         clock: gives seconds since 1970.
+        proxy_name: of this proxy; changes of others' Services are not counted.
 
     Attributes:
         states: what was compiled last; None before.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, proxy_name: str = "") -> None:
         self._clock = clock
+        self._proxy_name = proxy_name
         self._began = self._queued = clock()
         # The API writes times in UTC, so that earlier ones are known without reading them: a start meets thousands.
         self._began_text = datetime.fromtimestamp(self._began, UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -133,7 +136,7 @@ class Progress:
 
     def _came(self, inputs: Inputs, compiled: Compiled[Any]) -> None:
         services, slices = inputs.objects.objects(SERVICE), inputs.objects.objects(ENDPOINT_SLICE)
-        ports = sum(1 for _ in changes(self._services, services))
+        ports = sum(_concerns(self._proxy_name, old, new) for _, old, new in changes(self._services, services))
         counts: dict[str, int] = {}
         told: dict[str, list[str]] = {}
         for _, old, new in changes(self._slices, slices):
@@ -199,6 +202,11 @@ class Progress:
                 yield Measured(f"{_RULES}_last_timestamp_seconds", self._committed[family], labels, help=text)
             text = "When the newest change came."
             yield Measured(f"{_RULES}_last_queued_timestamp_seconds", self._queued, labels, help=text)
+
+
+def _concerns(proxy_name: str, *services: Service | None) -> bool:
+    """Say whether any of these is this proxy's."""
+    return any(each is not None and is_ours(each, proxy_name) for each in services)
 
 
 def _type(found: EndpointSlice | None) -> str:

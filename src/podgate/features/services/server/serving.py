@@ -45,7 +45,7 @@ class Serving:
         self.cell = Cell()
         self._loopback, self._loopback_ports = Loopback(self.cell), LoopbackPorts()
         self.target = CountedListeners(_Protocols(self, self._loopback))
-        self.progress, self.passes = Progress(), Passes(settings.backend)
+        self.progress, self.passes = Progress(proxy_name=settings.service_proxy_name), Passes(settings.backend)
         self._without_local, self._iptables = WithoutLocal(), IptablesRules()
         self.served: Served | None = None
         self.packets: Callable[[], Iterable[Measured]] = tuple
