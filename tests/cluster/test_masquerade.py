@@ -32,35 +32,29 @@ def running(plane: ControlPlane) -> Iterator[TestLab]:
         started.run("delete", "pod/web", "pod/peer")
 
 
-def source(running: TestLab, url: str) -> str:
-    """Ask a server from the Pod, and give the source address that the server saw."""
-    said: dict[str, str] = json.loads(running.execute("web", "curl", "-sm30", url))
-    return said["source"]
-
-
 def test_config_edits_reach_packets(plane: ControlPlane, running: TestLab) -> None:
-    assert source(running, PARTNER) == POD  # nobody masquerades yet
+    assert running.source_seen("web", PARTNER) == POD  # nobody masquerades yet
 
     running.run("apply", "-f", str(ROOT / "deploy" / "masquerade"), "--wait")
     status = json.loads(plane.get("/apis/apps/v1/namespaces/kube-system/daemonsets/ip-masq-agent")[1])["status"]
     assert (status["desiredNumberScheduled"], status["numberReady"]) == (2, 2)
 
     running.apply(config("10.16.0.0/14", "10.140.0.0/20"), wait=False)
-    poll(lambda: source(running, PARTNER) == NODE)
-    assert source(running, PEER) == POD
+    poll(lambda: running.source_seen("web", PARTNER) == NODE)
+    assert running.source_seen("web", PEER) == POD
 
     running.apply(config("10.16.0.0/14", "10.140.0.0/20", "10.70.0.0/16"), wait=False)
-    poll(lambda: source(running, PARTNER) == POD)
+    poll(lambda: running.source_seen("web", PARTNER) == POD)
 
 
 def test_rules_outlive_the_agents_until_they_are_cleaned(running: TestLab) -> None:
     running.run("apply", "-f", str(ROOT / "deploy" / "masquerade"), "--wait")
     running.apply(config("10.16.0.0/14"), wait=False)
-    poll(lambda: source(running, PARTNER) == NODE)
+    poll(lambda: running.source_seen("web", PARTNER) == NODE)
     running.run("delete", "-n", "kube-system", "daemonset/ip-masq-agent")
-    assert source(running, PARTNER) == NODE
+    assert running.source_seen("web", PARTNER) == NODE
     for node in ("node/node-1", "node/node-2"):
         running.execute(node, "podgate", "masquerade", "clean")
         assert running.execute(node, "nft", "list", "ruleset") == ""
-    assert source(running, PARTNER) == POD
+    assert running.source_seen("web", PARTNER) == POD
     assert running.status()["warnings"] == []

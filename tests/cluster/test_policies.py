@@ -70,12 +70,6 @@ spec: {{{spec}}}
 KEEP = "action: Keep, to: [{cidr: 10.70.0.0/16}]"
 
 
-def source(running: TestLab, url: str) -> str:
-    """Ask a server from the Pod, and give the source address that the server saw."""
-    said: dict[str, str] = json.loads(running.execute("web", "curl", "-sm30", url))
-    return said["source"]
-
-
 def found(plane: ControlPlane, path: str) -> Any:
     code, answer = plane.get(path)
     assert code == 200, answer
@@ -111,9 +105,9 @@ def events(plane: ControlPlane, name: str) -> set[tuple[str, str]]:
 
 
 def test_a_policy_reaches_packets_and_its_status_counts_the_nodes(plane: ControlPlane, running: TestLab) -> None:
-    poll(lambda: source(running, PARTNER) == NODE)
+    poll(lambda: running.source_seen("web", PARTNER) == NODE)
     running.apply(policy("partner", KEEP), wait=False)
-    poll(lambda: source(running, PARTNER) == POD)
+    poll(lambda: running.source_seen("web", PARTNER) == POD)
     poll(lambda: status(plane, "partner")["nodes"] == {"applying": 2, "reporting": 2, "summary": "2/2"})
     assert conditions(plane, "partner") == {"Accepted": ("True", "Valid"), "Applied": ("True", "OnAllNodes")}
     (row,) = plane.table(POLICIES)  # what kubectl get masqueradepolicies prints
@@ -123,7 +117,7 @@ def test_a_policy_reaches_packets_and_its_status_counts_the_nodes(plane: Control
     poll(lambda: {(row["Feature"], row["Node"]) for row in plane.table(REPORTS)} == ours)
 
     running.apply(policy("partner", KEEP.replace("70", "71")), wait=False)
-    poll(lambda: source(running, PARTNER) == NODE)
+    poll(lambda: running.source_seen("web", PARTNER) == NODE)
     poll(lambda: conditions(plane, "partner").get("Applied") == ("True", "OnAllNodes"))
     remove(plane, "partner")
     poll(lambda: [each for each in found(plane, REPORTS)["items"] if each.get("applied")] == [])
@@ -140,7 +134,7 @@ def test_a_broken_policy_is_told_on_the_object_while_its_last_good_form_stays(
     assert conditions(plane, "edited")["Accepted"] == ("False", "InvalidCIDR")
     told = status(plane, "edited")
     assert told["nodes"]["others"] == [{"node": name, "why": "LastGoodPolicy"} for name in ("node-1", "node-2")]
-    assert source(running, PARTNER) == POD
+    assert running.source_seen("web", PARTNER) == POD
     ((reason, note),) = poll(lambda: events(plane, "edited"))
     assert reason == "InvalidCIDR"
     assert note.startswith('spec.to[0].cidr: "10.70.0.0/77"')

@@ -24,6 +24,7 @@ from podgate.lab.shapes import PodSpec as ScheduledSpec
 from podgate.lab.validity import fault_of
 from podgate.model.frozen import file_ref
 from tests.deploy.manifest_schema import ConfigMap, Container, DaemonSet, PodSpec, ServiceAccount
+from tests.deploy.reasons import has_reason
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DEFAULT = DEPLOY / "masquerade"
@@ -195,10 +196,7 @@ def test_no_token_of_the_api_is_mounted_but_for_policies(folder: Path) -> None:
 @FOLDERS
 @pytest.mark.parametrize("right", ["NET_ADMIN", "NET_RAW", "runAsUser: 0", "hostNetwork: true", "type: FileOrCreate"])
 def test_each_right_has_its_reason_above_it(folder: Path, right: str) -> None:
-    lines = (folder / "daemonset.yaml").read_text().splitlines()
-    (at,) = [at for at, line in enumerate(lines) if line.strip().removeprefix("- ") == right]
-    block = lines[max(0, at - 4) : at]
-    assert any(line.strip().startswith("# ") for line in block)
+    assert has_reason(folder / "daemonset.yaml", right)
 
 
 @FOLDERS

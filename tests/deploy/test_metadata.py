@@ -21,6 +21,7 @@ from podgate.lab.fields import unhonoured
 from podgate.lab.validity import fault_of
 from podgate.model.machine import Machine
 from podgate.targets.nftables.render import render
+from tests.deploy.reasons import has_reason
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FOLDER = DEPLOY / "metadata"
@@ -88,9 +89,7 @@ def test_two_capabilities_instead_of_all_and_no_token() -> None:
 
 @pytest.mark.parametrize("right", ["NET_ADMIN", "NET_BIND_SERVICE", "runAsUser: 0", "hostNetwork: true"])
 def test_each_right_has_its_reason_above_it(right: str) -> None:
-    lines = (FOLDER / "daemonset.yaml").read_text().splitlines()
-    (at,) = [at for at, line in enumerate(lines) if line.strip().removeprefix("- ") == right]
-    assert any(line.strip().startswith("# ") for line in lines[max(0, at - 4) : at])
+    assert has_reason(FOLDER / "daemonset.yaml", right)
 
 
 def test_the_variant_keeps_the_old_security_context_and_differs_in_nothing_else() -> None:

@@ -20,6 +20,7 @@ from podgate.lab.fields import unhonoured
 from podgate.lab.validity import fault_of
 from podgate.model.frozen import file_ref
 from podgate.sources.origin import Api, access_of
+from tests.deploy.reasons import has_reason
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FOLDER = DEPLOY / "services"
@@ -130,9 +131,7 @@ def test_only_what_writes_sysctls_and_ends_is_privileged() -> None:
     "right", ["NET_ADMIN", "NET_RAW", "runAsUser: 0", "hostNetwork: true", "privileged: true", "type: FileOrCreate"]
 )
 def test_each_right_has_its_reason_above_it(right: str) -> None:
-    lines = (FOLDER / "daemonset.yaml").read_text().splitlines()
-    (at,) = [at for at, line in enumerate(lines) if line.strip().removeprefix("- ") == right]
-    assert any(line.strip().startswith("# ") for line in lines[max(0, at - 4) : at])
+    assert has_reason(FOLDER / "daemonset.yaml", right)
 
 
 def test_it_starts_the_feature_with_its_nodes_name() -> None:

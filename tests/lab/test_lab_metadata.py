@@ -91,44 +91,38 @@ def running() -> Iterator[TestLab]:
         yield started
 
 
-def get(running: TestLab, who: str, url: str) -> str:
-    """Give the body, or ``failed N`` with curl's exit code."""
-    script = f"curl -sm30 -H 'Metadata-Flavor: Google' '{url}' || echo failed $?"
-    return running.shell(who, script)
-
-
 def test_the_old_manifest_with_another_image_and_ours_over_it(running: TestLab) -> None:
-    assert get(running, "web", KUBE_ENV).startswith("kube-env: SECRET-")
+    assert running.metadata("web", KUBE_ENV).startswith("kube-env: SECRET-")
 
     running.shell("node/node-1", BOOT_RULES)
-    assert get(running, "web", ZONE) == "failed 7\n"
+    assert running.metadata("web", ZONE) == "failed 7\n"
     running.apply(UPSTREAM)
-    poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a")  # it has no probe
-    assert get(running, "web", KUBE_ENV) == CONCEALED
-    assert get(running, "web", "http://169.254.169.254:443/") != "failed 7\n"  # the old rules leave it open
-    assert get(running, "node/node-1", KUBE_ENV).startswith("kube-env: SECRET-")
+    poll(lambda: running.metadata("web", ZONE) == "projects/123456/zones/us-central1-a")  # it has no probe
+    assert running.metadata("web", KUBE_ENV) == CONCEALED
+    assert running.metadata("web", "http://169.254.169.254:443/") != "failed 7\n"  # the old rules leave it open
+    assert running.metadata("node/node-1", KUBE_ENV).startswith("kube-env: SECRET-")
 
     running.run("apply", "-f", str(ROOT / "deploy" / "metadata"), "--wait")
-    poll(lambda: get(running, "web", "http://169.254.169.254:443/") == "failed 7\n")
-    poll(lambda: get(running, "web", ZONE) == "projects/123456/zones/us-central1-a")
-    assert get(running, "web", KUBE_ENV) == CONCEALED
-    assert get(running, "web", "http://[fd20:ce::254]/") == "failed 7\n"
+    poll(lambda: running.metadata("web", "http://169.254.169.254:443/") == "failed 7\n")
+    poll(lambda: running.metadata("web", ZONE) == "projects/123456/zones/us-central1-a")
+    assert running.metadata("web", KUBE_ENV) == CONCEALED
+    assert running.metadata("web", "http://[fd20:ce::254]/") == "failed 7\n"
     assert "metadata-concealment" not in running.shell("node/node-1", "iptables-save")
-    assert get(running, "node/node-1", KUBE_ENV).startswith("kube-env: SECRET-")
+    assert running.metadata("node/node-1", KUBE_ENV).startswith("kube-env: SECRET-")
 
 
 def test_every_form_is_served_to_a_pod_by_its_real_clients(running: TestLab) -> None:
     asked = f"{V1}/instance/service-accounts/default/?recursive=true"
-    assert "123456-compute@developer.gserviceaccount.com" in get(running, "web", asked)
-    assert '"access_token"' in get(running, "web", f"{V1}/instance/service-accounts/default/token")
-    assert get(running, "web", f"{V1}/instance/attributes/cluster-name") == "cluster-1"
+    assert "123456-compute@developer.gserviceaccount.com" in running.metadata("web", asked)
+    assert '"access_token"' in running.metadata("web", f"{V1}/instance/service-accounts/default/token")
+    assert running.metadata("web", f"{V1}/instance/attributes/cluster-name") == "cluster-1"
 
 
 def test_while_a_node_gets_another_version_pods_are_refused_for_a_moment_and_never_let_through(
     running: TestLab,
 ) -> None:
     running.run("apply", "-f", str(ROOT / "deploy" / "metadata"), "--wait")
-    poll(lambda: get(running, "web", KUBE_ENV) == CONCEALED)
+    poll(lambda: running.metadata("web", KUBE_ENV) == CONCEALED)
     words = [*CLI, "exec", "--name", running.name, "web", "--", sys.executable, "-c", WATCH]
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=running.environment

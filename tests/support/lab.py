@@ -71,6 +71,15 @@ class TestLab:
         """Run a line of shell in a container or on a node, and give its output."""
         return self.execute(target, "sh", "-c", script, check=check)
 
+    def source_seen(self, target: str, url: str) -> str:
+        """Ask an echo server from a container or a node, and give the address that it saw."""
+        said: dict[str, str] = json.loads(self.execute(target, "curl", "-sm30", url))
+        return said["source"]
+
+    def metadata(self, target: str, url: str) -> str:
+        """Ask GCE's metadata server from a container, and give its answer, or ``failed N`` with curl's exit code."""
+        return self.shell(target, f"curl -sm30 -H 'Metadata-Flavor: Google' '{url}' || echo failed $?")
+
     def apply(self, *manifests: str, wait: bool = True) -> str:
         """Apply manifests given as text."""
         with tempfile.TemporaryDirectory() as folder:
