@@ -47,7 +47,7 @@ class Tally(NamedTuple):
 
 
 def search(plane: ControlPlane, folder: Path, seed: int, size: Size, goes_on: Callable[[int], bool]) -> Tally:
-    """Compare until ``goes_on``, which is asked before each set of options with how many there were, says no."""
+    """Compare until ``goes_on`` says no, which is asked each time with how many sets of options are through."""
     chance = Chance(seed, size.services)
     decisions, known, findings = 0, Counter[str](), list[str]()
     with peer_node(plane) as (api, node):
@@ -58,6 +58,8 @@ def search(plane: ControlPlane, folder: Path, seed: int, size: Size, goes_on: Ca
             print(f"options: {options}, zone {zone!r}", flush=True)
             with peers(api, node, folder, options, zone) as both:
                 for number in range(size.rounds):
+                    if not goes_on(sessions):
+                        break
                     snapshot = both.change(chance, _SHARE if sessions or number else 1.0)
                     asked = packets(snapshot.objects, random.Random(f"{seed} {sessions} {number}"))
                     compared = compare(snapshot, asked)

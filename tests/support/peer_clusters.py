@@ -256,14 +256,15 @@ class Chance:
     def _endpoints(self, family: Family, number: int, known: dict[str, Object]) -> Iterator[Object]:
         """Draw endpoints; an address that a slice of the Service has already is mostly told with the same state."""
         hints = self.random.choice((None, None, None, "zones", "nodes", "both", "some"))
-        for _ in range(self.random.choice((0, 1, 1, 2, 3, 5))):
-            drawn = self._endpoint(family, number, hints)
+        many = self._is(0.02)
+        for _ in range(self.random.randint(17, 40) if many else self.random.choice((0, 1, 1, 2, 3, 5))):
+            drawn = self._endpoint(family, number, hints, 60 if many else 6)
             (address, *_) = drawn["addresses"]
             yield drawn if self._is(0.1) else known.setdefault(address, drawn)
 
-    def _endpoint(self, family: Family, number: int, hints: str | None) -> Object:
+    def _endpoint(self, family: Family, number: int, hints: str | None, hosts: int) -> Object:
         node = self.random.choice((0, 0, 1, 2))
-        host = self.random.randint(1, 6) + (0 if self._is(0.1) else 10 * number)
+        host = self.random.randint(1, hosts) + (0 if self._is(0.1) else 10 * number)
         address = pod_address(family, node, host)
         if self._is(0.05):
             address = ADDRESSES[family][node]

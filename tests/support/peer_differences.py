@@ -27,6 +27,7 @@ NODE_PORT_TOO: Final = "an address of this node is a Service's, at a port that i
 CLOSED: Final = "iptables: without endpoints a node port is refused at all addresses, also where it is not open"
 FROM_NODE: Final = "iptables: what the node sends outside for a Service without endpoints is not refused"
 NOT_LET_IN: Final = "iptables: without endpoints also who is not let in is refused, instead of dropped"
+UNGUARDED: Final = "iptables: source ranges do not guard a load balancer's address that is an external IP as well"
 ITSELF: Final = "iptables: an endpoint of another node that reaches itself is masqueraded"
 MORE_PORTS: Final = "a health check counts endpoints of ports that the Service does not have"
 """What is known of differences."""
@@ -118,6 +119,11 @@ class Asked:
         service = self.service(sent)
         return service is not None and bool(service["spec"].get("loadBalancerSourceRanges"))
 
+    def is_external_ip(self, sent: Sent) -> bool:
+        """Whether the destination is an external IP of its Service."""
+        service = self.service(sent)
+        return service is not None and sent.destination in service["spec"].get("externalIPs", ())
+
     def slices(self, service: Object) -> list[Object]:
         """Give its slices."""
         return self._slices.get(place(service), [])
@@ -191,6 +197,8 @@ def _known_of_chains(asked: Asked, difference: Difference) -> str:
         return FROM_NODE
     if (theirs.verdict, ours.verdict) == ("reject", "drop") and asked.is_guarded(sent):
         return NOT_LET_IN
+    if (theirs.verdict, ours.verdict) == ("forward", "drop") and asked.is_guarded(sent) and asked.is_external_ip(sent):
+        return UNGUARDED
     itself = {each for each in ours.endpoints if each.startswith((f"{sent.source}:", f"[{sent.source}]:"))}
     return ITSELF if theirs == ours._replace(masqueraded=ours.masqueraded | itself) else ""
 

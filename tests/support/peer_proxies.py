@@ -9,6 +9,7 @@ an object that came after all others.
 
 import json
 import random
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -52,6 +53,8 @@ _CONFLICT, _MISSING, _REFUSED, _ODD_REFUSAL = 409, 404, 422, 500
 _MARKERS: Final = "marker"
 _SAVES: Final[Mapping[Family, str]] = {"ip": "iptables-save", "ip6": "ip6tables-save"}
 _WRITERS: Final = 4
+_IDLE: Final = 20.0
+"""Seconds after which a connection is opened anew: the API server ends those that are idle."""
 
 
 class Api:
@@ -68,6 +71,9 @@ class Api:
         if not hasattr(self._thread, "connection"):
             self._thread.connection = self.plane.connection()
             self._open.append(self._thread.connection)
+        elif time.monotonic() - self._thread.asked > _IDLE:
+            self._thread.connection.close()  # the next request opens it again
+        self._thread.asked = time.monotonic()
         data = None if body is None else json.dumps(body)
         self._thread.connection.request(verb, path, data, {"Content-Type": "application/json"})
         response = self._thread.connection.getresponse()
