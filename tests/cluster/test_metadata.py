@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -61,8 +62,8 @@ def running(plane: ControlPlane) -> Iterator[TestLab]:
     with lab(*manifests, name="metapods", kubeconfig=plane.kubeconfig) as started:
         yield started
         started.run("delete", *(f"pod/{name}" for name in PODS))
-        started.run("delete", "-n", "kube-system", "daemonset/metadata-proxy-v0.1")
-        started.run("delete", "customresourcedefinition/metadatapolicies.podgate.dev")
+        for each in ("daemonset/metadata-proxy-v0.1", "customresourcedefinition/metadatapolicies.podgate.dev"):
+            started.run("delete", "-n", "kube-system", each, check=False)
         plane.request("DELETE", LEASE)  # nobody's any more, and another test wants to see one made
 
 
@@ -86,7 +87,22 @@ def fully_scheduled(plane: ControlPlane) -> bool:
     return [status.get(key) for key in ("desiredNumberScheduled", "updatedNumberScheduled", "numberReady")] == [2, 2, 2]
 
 
+def per_pod(plane: ControlPlane, running: TestLab) -> None:
+    """Have the proxy that knows Pods, whatever was there before."""
+    paths = (DEPLOY / "customresourcedefinition.yaml", DEPLOY / "per-pod")
+    running.run("apply", *(word for path in paths for word in ("-f", str(path))), "--wait")
+    poll(lambda: fully_scheduled(plane))
+
+
+def nothing(running: TestLab) -> None:
+    """Have no proxy and no rules, whatever was there before."""
+    running.run("delete", "-n", "kube-system", "daemonset/metadata-proxy-v0.1", check=False)
+    for number in (1, 2):
+        running.execute(f"node/node-{number}", "podgate", "metadata", "clean")
+
+
 def test_a_pod_reads_its_zone_and_not_the_nodes_credentials(plane: ControlPlane, running: TestLab) -> None:
+    nothing(running)
     assert get(running, "web", KUBE_ENV).startswith(SECRET)  # nobody stands between yet
     running.run("apply", "-f", str(DEPLOY), "--wait")
     poll(lambda: fully_scheduled(plane))
@@ -96,8 +112,7 @@ def test_a_pod_reads_its_zone_and_not_the_nodes_credentials(plane: ControlPlane,
 
 
 def test_a_policy_is_for_the_pods_that_it_selects_on_every_node(plane: ControlPlane, running: TestLab) -> None:
-    running.run("apply", "-f", str(DEPLOY / "per-pod"), "--wait")
-    poll(lambda: fully_scheduled(plane))
+    per_pod(plane, running)
     assert readers(running) == []
 
     running.apply(policy("app: web"), wait=False)
@@ -112,13 +127,16 @@ def test_a_policy_is_for_the_pods_that_it_selects_on_every_node(plane: ControlPl
 
 
 def test_pods_of_other_nodes_are_never_watched(plane: ControlPlane, running: TestLab) -> None:
-    events = [json.loads(line) for line in plane.audit_log.read_text().splitlines() if '"pods"' in line]
-    asked = [unquote(each["requestURI"]) for each in events if each["user"]["username"] == ACCOUNT]
-    assert asked
+    def uris() -> list[str]:
+        events = [json.loads(line) for line in plane.audit_log.read_text().splitlines() if '"pods"' in line]
+        return [unquote(each["requestURI"]) for each in events if each["user"]["username"] == ACCOUNT]
+
+    per_pod(plane, running)
+    asked = poll(uris)
     assert all("fieldSelector=spec.nodeName=" in uri for uri in asked)
     pods = json.loads(plane.get("/api/v1/namespaces/kube-system/pods")[1])["items"]
     for each in pods:
         own, other = (2, 1) if each["spec"]["nodeName"] == "node-1" else (1, 2)
-        log = running.logs(f"kube-system/{each['metadata']['name']}", "-c", "watch")
-        assert f"{own} addresses of Pods" in log
-        assert f"{other} addresses of Pods" not in log
+        log = partial(running.logs, f"kube-system/{each['metadata']['name']}", "-c", "watch")
+        poll(lambda log=log, own=own: f"{own} addresses of Pods" in log())  # type: ignore[misc]
+        assert f"{other} addresses of Pods" not in log()
