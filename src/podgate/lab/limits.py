@@ -88,22 +88,28 @@ def resource_faults(spec: Mapping[str, Any], field: str) -> Iterator[tuple[str, 
     """Give what an API server would refuse of the resources in a PodSpec whose types are right: field and why."""
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or ()):
-            resources = container.get("resources") or {}
-            where = f"{field}.{kind}[{index}].resources"
-            known: dict[tuple[str, str], Any] = {}
-            for bound in ("limits", "requests"):
-                for name, text in (resources.get(bound) or {}).items():
-                    here = f"{where}.{field_path((bound, name))}"
-                    try:
-                        known[bound, name] = quantity(text)
-                    except ValueError as error:
-                        yield here, str(error)
-                        continue
-                    if known[bound, name] < 0:
-                        yield here, f"{text!r} is negative; write 0 or more"
-                    elif bound == "requests" and known[bound, name] > known.get(("limits", name), math.inf):
-                        limit = resources["limits"][name]
-                        yield here, f"{text!r} is more than the limit, {limit!r}; lower it or raise the limit"
+            yield from _faults(container.get("resources") or {}, f"{field}.{kind}[{index}].resources")
+
+
+def _faults(resources: Mapping[str, Any], field: str) -> Iterator[tuple[str, str]]:
+    limits: dict[str, Any] = {}
+    given = [
+        (bound, name, text) for bound in ("limits", "requests") for name, text in (resources.get(bound) or {}).items()
+    ]
+    for bound, name, text in given:
+        here = f"{field}.{field_path((bound, name))}"
+        try:
+            number = quantity(text)
+        except ValueError as error:
+            yield here, str(error)
+            continue
+        if bound == "limits":
+            limits[name] = number
+        if number < 0:
+            yield here, f"{text!r} is negative; write 0 or more"
+        elif bound == "requests" and number > limits.get(name, math.inf):
+            limit = resources["limits"][name]
+            yield here, f"{text!r} is more than the limit, {limit!r}; lower it or raise the limit"
 
 
 def settings(limits: Limits, controller: str, version: CgroupVersion) -> tuple[Setting, ...]:

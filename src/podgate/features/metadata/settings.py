@@ -191,19 +191,9 @@ class Settings(Frozen, frozen=True):
     def mistakes(self) -> Iterator[str]:
         """Give what the types cannot say."""
         yield from self._bad_addresses()
-        for text in listed(self.allow_from):
-            try:
-                ip_network(text)
-            except ValueError:
-                yield f'--allow-from "{text}": is no CIDR; write it as 10.64.0.0/24, without host bits'
-        for name in () if self.uplink is None else self.uplinks or ("",):
-            if not _is_device(name):
-                yield f'--uplink "{name}": is no name of a network device; write one, as eth0, or several as eth0,eth1'
+        yield from self._bad_lists()
         if self.node_uids and not _is_range(self.node_uids):
             yield f'--node-uids "{self.node_uids}": write FIRST-LAST, as 0-2999, with 0 in it: podgate itself is user 0'
-        for name in self.hosts:
-            if not name.isascii() or any(character.isspace() or character in "/@,:" for character in name):
-                yield f'--host "{name}": write a name as in a Host header, without a port'
         if self.policy is not None and self.policy.startswith(BUILT_IN):
             yield from self._bad_built_in(self.policy.removeprefix(BUILT_IN))
         yield from empty_mistakes({"--policy": self.policy, "--source": self.source, "--node-name": self.node_name})
@@ -216,6 +206,19 @@ class Settings(Frozen, frozen=True):
             yield f"--stale-after {self.stale_after}: must be 10 to 86400: a sign of life comes every 5 seconds"
         if not 1 <= self.token_hop_limit <= 64:
             yield f"--token-hop-limit {self.token_hop_limit}: must be 1 to 64"
+
+    def _bad_lists(self) -> Iterator[str]:
+        for text in listed(self.allow_from):
+            try:
+                ip_network(text)
+            except ValueError:
+                yield f'--allow-from "{text}": is no CIDR; write it as 10.64.0.0/24, without host bits'
+        for name in () if self.uplink is None else self.uplinks or ("",):
+            if not _is_device(name):
+                yield f'--uplink "{name}": is no name of a network device; write one, as eth0, or several as eth0,eth1'
+        for name in self.hosts:
+            if not name.isascii() or any(character.isspace() or character in "/@,:" for character in name):
+                yield f'--host "{name}": write a name as in a Host header, without a port'
 
     def _bad_watch(self, path: str) -> Iterator[str]:
         if not is_socket_path(path):

@@ -60,23 +60,17 @@ def read_listing(
     placed: list[BuiltinRule] = []
     ours: list[Chain] = []
     others: dict[str, tuple[str, ...]] = {}
-    strange: dict[str, str] = {}
     named: dict[str, tuple[str, ...]] = {}
     for name, rules in chains.items():
         try:
             if name in BUILT_IN:
                 placed += [_placed(name, words, family, owners, names) for words in rules]
-                continue
-            if name in names:
+            elif name in names:
                 named[name] = tuple(rules)
-                continue
-            first = next((words for words in rules if not _has_owner(words, owners)), None)
-            if rules and first is None:
+            elif rules and all(_has_owner(words, owners) for words in rules):
                 ours.append(Chain(name, tuple(read_rule(words, family) for words in rules)))
             else:
                 others[name] = tuple(rules)
-                if first is not None:
-                    strange[name] = first
         except GrammarError as problem:
             raise ListingError(f"chain {name}: {problem}") from problem
     return State(
@@ -85,7 +79,7 @@ def read_listing(
         tuple(ours),
         tuple(placed),
         others=others,
-        strange=strange,
+        strange={name: first for name, rules in others.items() if (first := _first_strange(rules, owners)) is not None},
         table=table,
         named=Table.of(named),
     )
@@ -118,6 +112,10 @@ def _lines(text: str, table: TableName) -> dict[str, list[str]]:
                 raise ListingError(f"line {number} is not of iptables-save: {line}")
             chains[words[1]].append(words[2] if len(words) == 3 else "")
     return chains
+
+
+def _first_strange(rules: Iterable[str], owners: tuple[str, ...]) -> str | None:
+    return next((words for words in rules if not _has_owner(words, owners)), None)
 
 
 def _has_owner(words: str, owners: tuple[str, ...]) -> bool:
