@@ -99,6 +99,43 @@ def test_a_transaction_whose_end_was_lost_is_forgotten(drift: Drift) -> None:
     assert drift.foreign([end(9)]) == ""
 
 
+def many(kind: int = DEL_RULE, port: int = OTHER) -> list[Message]:
+    return [about(kind, f"chain-{number}", port=port) for number in range(300)]
+
+
+def test_a_large_transaction_of_others_is_told_once_before_its_end(drift: Drift) -> None:
+    first = drift.foreign(many())
+    assert first.startswith("rules deleted from chain chain-0, ")
+    assert drift.foreign([*many(), about(DEL_TABLE, ""), end(5)]) == ""
+    assert drift.foreign([about(DEL_RULE, "base"), end(6)]) == "rules deleted from chain base"
+
+
+def test_a_large_transaction_of_one_of_us_is_told_by_its_end_alone(drift: Drift) -> None:
+    drift.run_started(NFT, 5)
+    for port in (OWN, NFT):
+        assert drift.foreign(many(port=port)) == ""
+        assert drift.foreign([end(6, port)]) == ""
+    # The process id came round again.
+    assert drift.foreign(many(port=NFT)) == ""
+    assert drift.foreign([end(5, NFT)]).startswith("rules deleted from chain chain-0, ")
+
+
+def test_rules_that_a_large_transaction_adds_are_all_known_before_its_last_telling() -> None:
+    added: list[str] = []
+    drift = Drift(IP, "t", rule_added=added.append)
+    assert drift.foreign(many())
+    assert added == []
+    assert drift.foreign([about(NEW_RULE, "base"), about(DEL_RULE, "base")]) == ""
+    assert drift.foreign([end(5)]) == "rules added to chain base"
+    assert added == ["base"]
+
+
+def test_of_many_rules_each_chain_is_told_once(drift: Drift) -> None:
+    found = [about(DEL_RULE, each) for each in ("a", "a", "b", "a")] + [about(NEW_RULE, "a")]
+    told = "rules deleted from chain a, rules deleted from chain b, rules added to chain a"
+    assert drift.foreign([*found, end(5)]) == told
+
+
 def test_what_a_rule_brings_along_is_not_told(drift: Drift) -> None:
     found = [about(NEW_SET, "__set0"), about(NEW_ELEMENTS, "__set0"), about(NEW_RULE, "base"), end(5)]
     assert drift.foreign(found) == "rules added to chain base"

@@ -50,6 +50,9 @@ _ATTRIBUTE: Final = struct.Struct("=HH")
 _ERRNO: Final = struct.Struct("=i")
 
 _RECEIVE: Final = 1 << 18
+_MOST_AT_ONCE: Final = 1_000
+"""Notifications after which others have their turn: some milliseconds."""
+
 _ANSWER_SECONDS: Final = 10
 _DUMP_ATTEMPTS: Final = 10
 
@@ -350,9 +353,9 @@ class Listener(_Socket):
                 return found
 
     def waiting(self) -> list[Message]:
-        """Give what has arrived, without waiting."""
+        """Give what has arrived, without waiting; of very much a part, so that others have their turn."""
         found: list[Message] = []
-        while len(found) < 10_000:
+        while len(found) < _MOST_AT_ONCE:
             try:
                 found.extend(messages(self._socket.recv(_RECEIVE)))
             except BlockingIOError:

@@ -331,12 +331,12 @@ def event_in(message: Message, family: int, table: str) -> Event | None:
     return Event(added, _NOUNS[base], string(found.get(_NAME_AT.get(base, 2), b"")))
 
 
-def elements_in(message: Message) -> bytes:
-    """Give the part of a notification of elements that says of which set they are; empty for any other message.
+def beginning_of(message: Message) -> bytes:
+    """Give the part of a notification that says whose element or rule it is; empty for any other message.
 
-    Messages of the same kind that begin with it are of the same set.
+    Messages of the same kind that begin with it are of the same set, or chain.
     """
-    if message.kind not in (NEW_ELEMENTS, DEL_ELEMENTS):
+    if message.kind not in (NEW_ELEMENTS, DEL_ELEMENTS, NEW_RULE, DEL_RULE):
         return b""
     offset = 4
     for expected in (TABLE, NAME):

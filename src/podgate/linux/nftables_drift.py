@@ -8,10 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from podgate.linux.netlink import Message
-from podgate.linux.nftables import Event, elements_in, event_in, generation_in
+from podgate.linux.netlink import Message, text
+from podgate.linux.nftables import NEW_RULE, TABLE, Event, beginning_of, event_in, generation_in
 
 _SHOWN: Final = 4
+_MANY: Final = 256
+"""Changes of one transaction after which it is told of before its end: the kernel may have 10,000 rules to tell of."""
+
 _PREPOSITIONS: Final = {"element": ("to", "from", "set"), "rule": ("to", "from", "chain")}
 
 
@@ -52,8 +55,12 @@ class Drift:
         self._table = table
         self._concerns = concerns
         self._rule_added = rule_added
+        # The kernel names the table first, whatever changed.
+        self._of_family, self._begins = bytes((family,)), text(TABLE, table)
+        self._first = self._begins[2:4]
         self._open: list[Event] = []
-        self._alike: tuple[int, bytes] | None = None  # how the last message began, if it was of elements
+        self._is_told = False  # of the open transaction
+        self._alike: tuple[int, bytes] | None = None  # how the last message began, if it was of elements or a rule
         self._runs: deque[Run] = deque(maxlen=16)
         self._own_port: int | None = None
 
@@ -70,15 +77,23 @@ class Drift:
     def lost(self) -> None:
         """Forget a transaction whose end may never come."""
         self._open.clear()
-        self._alike = None
+        self._alike, self._is_told = None, False
 
     def foreign(self, messages: Iterable[Message]) -> str:
-        """Say what others changed in the transactions that these notifications close; empty when nothing."""
+        """Say what others changed in the transactions that these notifications close; empty when nothing.
+
+        Of a large one whose sender is none of us it is said before its end, and of what is left of it only which rules
+        it added: all that it did is in force before the kernel tells of any.
+        """
         events: list[Event] = []
         for message in messages:
             generation = generation_in(message)
             if generation is None:
                 self._note(message)
+                if len(self._open) >= _MANY and not self._is_told and not self._may_be_ours(message.port):
+                    events.extend(self._open)
+                    self._open.clear()
+                    self._is_told = True
                 continue
             if not self._is_ours(message.port, generation):
                 events.extend(self._open)
@@ -88,15 +103,24 @@ class Drift:
         return describe(events)
 
     def _note(self, message: Message) -> None:
-        """Note what changed; of many elements of one set, as when it is flushed, the first one tells of all."""
+        """Note what changed; of many elements of one set, or rules of one chain, the first one tells of all."""
+        kind, body = message.kind, message.body
+        if (body[6:8] == self._first and not body.startswith(self._begins, 4)) or body[:1] != self._of_family:
+            return
+        if self._is_told and kind != NEW_RULE:  # what stands in place of ours must be known before all is read
+            return
         alike = self._alike
-        if alike is not None and message.kind == alike[0] and message.body.startswith(alike[1]):
+        if alike is not None and kind == alike[0] and body.startswith(alike[1]):
             return
         event = event_in(message, self._family, self._table)
         if event and self._concerns(event):
             self._open.append(event)
-        beginning = elements_in(message)
-        self._alike = (message.kind, beginning) if beginning else None
+        beginning = beginning_of(message)
+        self._alike = (kind, beginning) if beginning else None
+
+    def _may_be_ours(self, port: int) -> bool:
+        """Say whether a sender is one of us, or has the process id of an nft that was."""
+        return port == self._own_port or any(run.port == port for run in self._runs)
 
     def _is_ours(self, port: int, generation: int) -> bool:
         return port == self._own_port or any(run.made(port, generation) for run in self._runs)
