@@ -6,7 +6,7 @@ clients anywhere reach it whatever its policies are; and no two Services want on
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -126,20 +126,34 @@ def objects(shape: Shape, before: Shape | None = None) -> Iterator[Object]:
 def _slice(shape: Shape, family: Family, part: int, endpoints: Mapping[str, int]) -> Object:
     world = WORLDS[family]
     number = shape.target if shape.protocol == "TCP" else 8080
+    found = [
+        {"addresses": [world[place]], "nodeName": NODES[place not in LOCAL], "conditions": dict(STATES[state])}
+        for place, state in endpoints.items()
+    ]
+    port = {"name": "http", "port": number, "protocol": shape.protocol}
+    made = _slice_of(shape.name, f"{shape.name}-{family}-{part}", world["address-type"], port, found)
+    made["metadata"]["labels"] |= _proxy(shape)
+    return made
+
+
+def _slice_of(
+    service: str,
+    name: str,
+    address_type: str,
+    port: Mapping[str, Any],
+    endpoints: Sequence[Mapping[str, Any]],
+) -> Object:
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
-            "name": f"{shape.name}-{family}-{part}",
+            "name": name,
             "namespace": NAMESPACE,
-            "labels": {"kubernetes.io/service-name": shape.name, **_proxy(shape)},
+            "labels": {"kubernetes.io/service-name": service},
         },
-        "addressType": world["address-type"],
-        "ports": [{"name": "http", "port": number, "protocol": shape.protocol}],
-        "endpoints": [
-            {"addresses": [world[place]], "nodeName": NODES[place not in LOCAL], "conditions": dict(STATES[state])}
-            for place, state in endpoints.items()
-        ],
+        "addressType": address_type,
+        "ports": [dict(port)],
+        "endpoints": list(endpoints),
     }
 
 
@@ -186,18 +200,8 @@ def crowd(count: int) -> Iterator[Object]:
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {"clusterIP": f"10.96.{10 + high}.{low}", "ports": [{"port": PORT}]},
         }
-        yield {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": name,
-                "namespace": NAMESPACE,
-                "labels": {"kubernetes.io/service-name": name},
-            },
-            "addressType": "IPv4",
-            "ports": [{"name": "", "port": 8080}],
-            "endpoints": [{"addresses": [f"10.180.{10 + high}.{low}"], "nodeName": NODES[1]}],
-        }
+        endpoint = {"addresses": [f"10.180.{10 + high}.{low}"], "nodeName": NODES[1]}
+        yield _slice_of(name, name, "IPv4", {"name": "", "port": 8080}, [endpoint])
 
 
 BAD: Final = (
@@ -220,17 +224,12 @@ BAD: Final = (
         "metadata": {"name": "thief", "namespace": NAMESPACE},
         "spec": {"clusterIP": "10.96.9.1", "externalIPs": ["10.96.1.1", "fd00:10:96::101"], "ports": [{"port": 80}]},
     },
-    {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": "bad-slice",
-            "namespace": NAMESPACE,
-            "labels": {"kubernetes.io/service-name": "served-1"},
-        },
-        "addressType": "IPv4",
-        "ports": [{"name": "http", "port": 99999}],
-        "endpoints": [{"addresses": ["no address"]}, {"addresses": ["fd00::1"]}],
-    },
+    _slice_of(
+        "served-1",
+        "bad-slice",
+        "IPv4",
+        {"name": "http", "port": 99999},
+        [{"addresses": ["no address"]}, {"addresses": ["fd00::1"]}],
+    ),
 )
 """Objects that are wrong and must take nothing from others; no API server takes them."""
