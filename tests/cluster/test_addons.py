@@ -120,7 +120,17 @@ def put(plane: ControlPlane, folder: Path, joined: TestLab, version: str) -> Non
     poll(lambda: refused_to_the_pod(joined))
 
 
+def remove_all(plane: ControlPlane, folder: Path) -> None:
+    """Take the add-on out of the folder, see it go, and take away what is made once; whatever was there before."""
+    (folder / "metadata-proxy.yaml").unlink(missing_ok=True)
+    assert reconcile(plane, folder, "--once")[0] == 0
+    assert names(plane) == names(plane, "/api/v1/namespaces/kube-system/serviceaccounts") == set()
+    poll(lambda: names(plane, "/api/v1/namespaces/kube-system/pods") == set())
+    assert plane.request("DELETE", SETTINGS_PATH)[0] == 200
+
+
 def test_an_addon_is_made_as_the_plan_says(plane: ControlPlane, joined: TestLab, folder: Path) -> None:
+    remove_all(plane, folder)  # which of these tests ran before is chance
     (folder / "metadata-proxy.yaml").write_text(manifest("v0.1"))
     code, answer = reconcile(plane, folder, "--dry-run")
     assert (code, steps(answer)) == (
@@ -191,8 +201,4 @@ def test_a_new_version_takes_the_place_of_the_old_one(plane: ControlPlane, joine
 
 
 def test_what_left_the_folder_goes_but_not_what_is_made_once(plane: ControlPlane, folder: Path) -> None:
-    (folder / "metadata-proxy.yaml").unlink(missing_ok=True)
-    assert reconcile(plane, folder, "--once")[0] == 0
-    assert names(plane) == names(plane, "/api/v1/namespaces/kube-system/serviceaccounts") == set()
-    poll(lambda: names(plane, "/api/v1/namespaces/kube-system/pods") == set())
-    assert plane.request("DELETE", SETTINGS_PATH)[0] == 200
+    remove_all(plane, folder)
