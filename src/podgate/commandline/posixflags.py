@@ -45,8 +45,15 @@ def read_posix_flags(
                 raise FlagError(f"flag needs an argument: --{name}")
             else:
                 value = rest.pop(0)
-        given[name] = go_value(name, kind, value)
+        given[name] = _value(name, kind, value)
     return given, tuple(others)
+
+
+def _value(name: str, kind: Type, text: str) -> str | bool:
+    try:
+        return go_value(name, kind, text)
+    except FlagError as error:
+        raise FlagError(str(error).replace(f"-{name}", f"--{name}", 1)) from error
 
 
 def _split(word: str, types: Mapping[str, Type], shorthands: Mapping[str, str]) -> tuple[str, bool, str]:
@@ -62,5 +69,7 @@ def _split(word: str, types: Mapping[str, Type], shorthands: Mapping[str, str]) 
     if letter == "h":
         raise HelpAskedError("help requested")
     if letter not in shorthands:
-        raise FlagError(f"unknown shorthand flag: {letter!r} in {word}")
+        name = word[1:].partition("=")[0]
+        guess = f' (did you mean "--{name}"?)' if name in types else ""
+        raise FlagError(f"unknown shorthand flag: {letter!r} in {word}{guess}")
     return shorthands[letter], bool(value), value.removeprefix("=")

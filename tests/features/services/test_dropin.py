@@ -91,6 +91,8 @@ def test_flags_that_cannot_be_read(line: str, words: str) -> None:
         ("--proxy-moed=x", 1, 'did you mean "proxy-mode"'),
         ("--proxy-mode=ipvs", 2, "use nftables"),
         ("--proxy-mode=nftables --cluster-cidr=x", 1, "is no range"),
+        ("-proxy-mode=nftables", 1, """'p' in -proxy-mode=nftables (did you mean "--proxy-mode"?)"""),
+        ("--oom-score-adj=x", 1, 'invalid value "x" for flag --oom-score-adj: write a whole number'),
         ("--config /nonexistent", 1, "cannot be read"),
         ("--kubeconfig /nonexistent", 2, "kube-proxy: /nonexistent: the kubeconfig cannot be read"),
     ],
@@ -120,6 +122,17 @@ def test_a_flag_that_changes_nothing_is_named_with_the_reason_unless_it_says_the
         "--ipvs-scheduler has no effect here (mode ipvs is not built yet): remove it",
         f"--kube-api-qps has no effect here ({FIELDS['clientConnection.qps'].unused}): remove it",
     )
+
+
+def test_mistakes_in_flags_are_told_at_once_by_the_names_of_the_old_program(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "--proxy-mode=nft --healthz-bind-address=nowhere --iptables-sync-period=0s --hostname-override="
+    assert main(line.split()) == 1
+    assert sorted(capsys.readouterr().err.splitlines()) == [
+        "kube-proxy: --healthz-bind-address 'nowhere': 'nowhere' is not a port; use a number from 0 to 65535",
+        "kube-proxy: --hostname-override is empty: give a value, or leave the flag out",
+        "kube-proxy: --iptables-sync-period 0.0: must be more than 0",
+        'kube-proxy: --proxy-mode: "nft" is no mode: write nftables or iptables',
+    ]
 
 
 def test_what_is_wrong_with_a_flag_is_not_pushed_off_the_screen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,8 @@ from podgate.commandline.guidance import OLD_NAMES
 from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.feature import FEATURE, Services
 from podgate.features.services.proxy_config import ProxyConfig, completed, nested, node_name, usual_pages
-from podgate.features.services.proxy_flags import ProxyFlags, read_flags
-from podgate.features.services.proxy_settings import NO_IPVS, options_in
+from podgate.features.services.proxy_flags import ProxyFlags, in_old_words, read_flags
+from podgate.features.services.proxy_settings import NO_IPVS, options_in, paths_of
 from podgate.features.services.proxy_usage import usage_lines
 from podgate.features.services.server.proxy_file import config_in
 from podgate.features.services.settings import Settings
@@ -46,13 +46,33 @@ def settings_of(flags: ProxyFlags, log: Log) -> Settings:
         SettingsError: with every mistake at once.
     """
     chosen: dict[str, Any] = {"backend": "nftables"} if flags.cleanup else {}
-    own = options_in(ProxyConfig(flags.fields), chosen.get("backend")) if not flags.config else {}
     if flags.config:
         given: dict[str, Any] = {"config": flags.config, **chosen}
         if "hostnameOverride" in flags.fields:
             given["node_name"] = node_name(flags.fields["hostnameOverride"])
-        own = dict(FEATURE.configured(given, log.warning))
-    return settings_from(Settings, own)
+        try:
+            return settings_from(Settings, FEATURE.configured(given, log.warning))
+        except SettingsError as error:
+            raise _told_by_old_names(error, "nftables") from error
+    mistakes: list[str] = []
+    config = ProxyConfig(flags.fields)
+    try:
+        options = options_in(config, chosen.get("backend"))
+    except SettingsError as error:
+        mistakes += (f"--proxy-mode: {each}" for each in error.problems)
+        options = options_in(config, "nftables")
+    try:
+        settings = settings_from(Settings, options)
+    except SettingsError as error:
+        mistakes += _told_by_old_names(error, options["backend"]).problems
+        raise SettingsError(mistakes) from error
+    if mistakes:
+        raise SettingsError(mistakes)
+    return settings
+
+
+def _told_by_old_names(error: SettingsError, backend: str) -> SettingsError:
+    return SettingsError(in_old_words(each, paths_of(backend)) for each in error.problems)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ Here: names, types, meanings. Not here: their syntax (commandline/posixflags.py)
 Invariant: the flags are the old program's; with --config it looks at no other but --hostname-override, and says so.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -183,6 +184,7 @@ _TYPES: Final[dict[str, Type]] = {
     **{name: flag.type for name, flag in WITHOUT_EFFECT.items()},
 }
 _BESIDE_CONFIG: Final = frozenset({"config", "hostname-override", "cleanup", "init-only", "version", "write-config-to"})
+_OPTION: Final = re.compile(r"--[a-z][a-z-]*")
 _GATE_WORDS: Final = {"true": True, "false": False}
 
 
@@ -237,6 +239,18 @@ def read_flags(words: Sequence[str]) -> ProxyFlags:
 def unused_why(flag: ProxyFlag) -> str:
     """Say why a flag changes nothing; empty for one that does."""
     return FIELDS[flag.fields[0]].unused if flag.fields else ""
+
+
+def in_old_words(mistake: str, options: Mapping[str, str]) -> str:
+    """Name the flags of kube-proxy in place of podgate's.
+
+    Args:
+        mistake: what is wrong with options of podgate.
+        options: the field that stands for each of them (proxy_settings.paths_of).
+    """
+    flags = {path: name for name, flag in FLAGS.items() for path in flag.fields}
+    names = {f"--{option.replace('_', '-')}": flags[path] for option, path in options.items() if path in flags}
+    return _OPTION.sub(lambda found: f"--{names[found[0]]}" if found[0] in names else found[0], mistake)
 
 
 def _effectless(name: str, why: str) -> str:
