@@ -60,8 +60,8 @@ class World:
     def port(self) -> int:
         return self.target.ports()[PROXY]
 
-    def port_of(self, endpoint: ListenAddress) -> int:
-        return self.target.ports()[endpoint]
+    def port_of(self, where: ListenAddress) -> int:
+        return self.target.ports()[where]
 
     def use(self, filter_: Filter) -> None:
         self.cell.swap(Held(filter_))
@@ -120,9 +120,9 @@ async def proxy_to(
     exposure: Exposure | None = None,
     memory: Memory | None = None,
     token_hops: int = 1,
-    endpoints: frozenset[ListenAddress] = frozenset({PROXY, CLOSED}),
+    addresses: frozenset[ListenAddress] = frozenset({PROXY, CLOSED}),
 ) -> AsyncIterator[World]:
-    """Have a proxy in front of an address; ``folder`` takes its access log, ``endpoints`` are where it listens."""
+    """Have a proxy in front of an address; ``folder`` takes its access log, ``addresses`` are where it listens."""
     cell, text = Cell(), io.StringIO()
     cell.swap(Held(filter_ or Filter()))
     log = Log(text)
@@ -146,7 +146,7 @@ async def proxy_to(
         async with asyncio.TaskGroup() as group:
             living = group.create_task(life())
             await asyncio.sleep(0)
-            refused = await target.apply(target.diff(State(), State(endpoints)))
+            refused = await target.apply(target.diff(State(), State(addresses)))
             assert not refused, refused
             waiting = group.create_task(_stop(world, living))
             try:

@@ -45,24 +45,24 @@ LISTENS = {
 @pytest.mark.parametrize(("given", "listens"), LISTENS.values(), ids=LISTENS)
 def test_where_somebody_listens_connections_lead_somewhere(given: FamilyIntent, listens: bool) -> None:
     found, intent = LoopbackPorts(), Intent(given)
-    assert found.endpoints(intent) == (frozenset({FOUR}) if listens else frozenset())
+    assert found.addresses(intent) == (frozenset({FOUR}) if listens else frozenset())
     assert (found.port(intent, "ip", 30080) is not None) is listens
 
 
 def test_each_family_has_its_own_address() -> None:
     intent = Intent(part(PORT), FamilyIntent("ip6", OURS, Table.of({WEB: (SIX,)})))
     found = LoopbackPorts()
-    assert found.endpoints(intent) == {FOUR, FOR_SIX}
+    assert found.addresses(intent) == {FOUR, FOR_SIX}
     assert (found.port(intent, "ip", 30080), found.port(intent, "ip6", 30080)) == (PORT, SIX)
 
 
 def test_changes_of_endpoints_change_nothing_where_it_listens() -> None:
     found = LoopbackPorts()
-    before = found.endpoints(Intent(part(PORT)))
+    before = found.addresses(Intent(part(PORT)))
     other = changed(cluster=(ONE, bytes((10, 0, 0, 2, 0, 80))))
-    assert found.endpoints(Intent(part(other))) == before
+    assert found.addresses(Intent(part(other))) == before
     assert found.port(Intent(part(other)), "ip", 30080) == other
-    assert found.endpoints(Intent()) == frozenset()
+    assert found.addresses(Intent()) == frozenset()
 
 
 def test_whose_a_node_port_is() -> None:

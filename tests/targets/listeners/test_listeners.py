@@ -40,17 +40,17 @@ async def said(port: int, address: str = "127.0.0.1") -> bytes:
         writer.close()
 
 
-async def brought_to(target: ListenersTarget, *endpoints: ListenAddress) -> dict[Any, str]:
-    return dict(await target.apply(target.diff(await target.read(), State(frozenset(endpoints)))))
+async def brought_to(target: ListenersTarget, *addresses: ListenAddress) -> dict[Any, str]:
+    return dict(await target.apply(target.diff(await target.read(), State(frozenset(addresses)))))
 
 
-@pytest.mark.parametrize(("endpoint", "address"), [(ANY, "127.0.0.1"), (SIX, "::1")])
-def test_what_is_wanted_is_served_and_read_back(endpoint: ListenAddress, address: str) -> None:
+@pytest.mark.parametrize(("where", "address"), [(ANY, "127.0.0.1"), (SIX, "::1")])
+def test_what_is_wanted_is_served_and_read_back(where: ListenAddress, address: str) -> None:
     async def main() -> None:
         target = ListenersTarget({"greet": Greet})
-        assert await brought_to(target, endpoint) == {}
-        assert await target.read() == State(frozenset({endpoint}))
-        port = target.ports()[endpoint]
+        assert await brought_to(target, where) == {}
+        assert await target.read() == State(frozenset({where}))
+        port = target.ports()[where]
         assert await said(port, address) == b"hello"
         await brought_to(target)
         assert await target.read() == State()

@@ -39,11 +39,11 @@ class LoopbackPorts:
         self._by_number: dict[Family, grouped[int, ObjectRef, _Ports]] = {
             family: grouped(lambda _ref, ports: _numbers(ports)) for family in FAMILIES
         }
-        self._endpoints = {family: Remembered(_endpoints_of) for family in FAMILIES}
+        self._listening = {family: Remembered(_addresses_of) for family in FAMILIES}
 
-    def endpoints(self, intent: Intent) -> frozenset[ListenAddress]:
+    def addresses(self, intent: Intent) -> frozenset[ListenAddress]:
         """Say where to listen."""
-        found = (self._endpoints[family](family, self._numbers[family](_ports(intent, family))) for family in FAMILIES)
+        found = (self._listening[family](family, self._numbers[family](_ports(intent, family))) for family in FAMILIES)
         return frozenset().union(*found)
 
     def port(self, intent: Intent, family: Family, number: int) -> ServicePort | None:
@@ -53,7 +53,7 @@ class LoopbackPorts:
 
 
 def owner(families: tuple[FamilyIntent, ...], key: ListenAddress) -> ObjectRef | None:
-    """Give the Service whose node port an endpoint is for; None where it is for something else."""
+    """Give the Service whose node port an address is for; None where it is for something else."""
     for part in families:
         for ref, ports in part.ports.items():
             if any(key.serves == f"{SERVES[part.family]} {number}" for number in _numbers(ports)):
@@ -80,7 +80,7 @@ def _with_number(group: Mapping[ObjectRef, _Ports], number: int) -> Iterator[Ser
     return (port for ports in group.values() for port in ports if port.node_port == number and is_answered(port))
 
 
-def _endpoints_of(family: Family, numbers: Table[ObjectRef, tuple[int, ...]]) -> frozenset[ListenAddress]:
+def _addresses_of(family: Family, numbers: Table[ObjectRef, tuple[int, ...]]) -> frozenset[ListenAddress]:
     return frozenset(
         ListenAddress(LOOPBACK[family], number, f"{SERVES[family]} {number}")
         for each in numbers.values()

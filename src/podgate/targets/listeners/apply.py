@@ -53,14 +53,14 @@ class ListenersTarget:
         return diff(have, want)
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
-        """Close, then open; an endpoint that cannot be opened is refused with the reason."""
-        await self._close([self._open.pop(endpoint) for endpoint in plan.closed if endpoint in self._open])
+        """Close, then open; an address that cannot be is refused with the reason."""
+        await self._close([self._open.pop(where) for where in plan.closed if where in self._open])
         refused: dict[Key, str] = {}
-        for endpoint in plan.opened:
+        for where in plan.opened:
             try:
-                await self._listen(endpoint)
+                await self._listen(where)
             except OSError as error:
-                refused[endpoint] = why(endpoint, error)
+                refused[where] = why(where, error)
         return refused
 
     async def _close(self, servers: Sequence[asyncio.Server]) -> None:
@@ -79,20 +79,20 @@ class ListenersTarget:
             for server in servers:
                 server.close()
 
-    async def _listen(self, endpoint: ListenAddress) -> None:
-        bound = bind(endpoint)
+    async def _listen(self, where: ListenAddress) -> None:
+        bound = bind(where)
         try:
             server = await asyncio.get_running_loop().create_server(
-                self._protocols[endpoint.serves], sock=bound, backlog=BACKLOG
+                self._protocols[where.serves], sock=bound, backlog=BACKLOG
             )
         except OSError:
             bound.close()
             raise
-        self._open[endpoint] = server
+        self._open[where] = server
 
     def ports(self) -> dict[ListenAddress, int]:
-        """Give the port of each open socket: what the kernel chose where the endpoint says 0."""
-        return {endpoint: server.sockets[0].getsockname()[1] for endpoint, server in self._open.items()}
+        """Give the port of each open socket: what the kernel chose where an address says 0."""
+        return {where: server.sockets[0].getsockname()[1] for where, server in self._open.items()}
 
     async def signals(self) -> AsyncIterator[Signal]:
         """Wait for ever; when cancelled, close all sockets, then leave ``life``."""
@@ -106,9 +106,9 @@ class ListenersTarget:
                 self._open.clear()
 
 
-def bind(endpoint: ListenAddress) -> socket.socket:
+def bind(where: ListenAddress) -> socket.socket:
     """Bind a socket; accepted ones inherit its buffer sizes (tcp(7)). Raises OSError."""
-    family = socket.AF_INET6 if ":" in endpoint.address else socket.AF_INET
+    family = socket.AF_INET6 if ":" in where.address else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart does not wait for TIME_WAIT
@@ -116,7 +116,7 @@ def bind(endpoint: ListenAddress) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind((endpoint.address, endpoint.port))
+        bound.bind((where.address, where.port))
         bound.listen(BACKLOG)
     except OSError:
         bound.close()
@@ -124,14 +124,14 @@ def bind(endpoint: ListenAddress) -> socket.socket:
     return bound
 
 
-def why(endpoint: ListenAddress, error: OSError) -> str:
+def why(where: ListenAddress, error: OSError) -> str:
     """Say why an address cannot be had, and what to do."""
     if error.errno == errno.EADDRINUSE:
-        holders = holders_of(endpoint.port)
+        holders = holders_of(where.port)
         who = ", ".join(holders) or "a process that /proc does not show from here"
-        return f"port {endpoint.port} is in use by {who}: stop it, or listen elsewhere"
+        return f"port {where.port} is in use by {who}: stop it, or listen elsewhere"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{endpoint.address} is no address of this machine: add it to an interface, or listen elsewhere"
+        return f"{where.address} is no address of this machine: add it to an interface, or listen elsewhere"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"port {endpoint.port} needs the capability NET_BIND_SERVICE: grant it, or use a port from 1024 on"
+        return f"port {where.port} needs the capability NET_BIND_SERVICE: grant it, or use a port from 1024 on"
     return f"cannot listen: {os.strerror(error.errno or 0)}"

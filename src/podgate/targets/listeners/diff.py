@@ -21,7 +21,7 @@ class Plan(Frozen, frozen=True):
         return bool(self.opened or self.closed)
 
     def __str__(self) -> str:
-        lines = [f"open {endpoint}" for endpoint in self.opened] + [f"close {endpoint}" for endpoint in self.closed]
+        lines = [f"open {where}" for where in self.opened] + [f"close {where}" for where in self.closed]
         return "\n".join(lines)
 
     def brief(self) -> str:
@@ -29,7 +29,7 @@ class Plan(Frozen, frozen=True):
         return tally({"opened socket": len(self.opened), "closed socket": len(self.closed)})
 
     def touches(self) -> Collection[ListenAddress]:
-        """Give every endpoint of the plan: each may be refused by itself."""
+        """Give every address of the plan: each may be refused by itself."""
         return (*self.opened, *self.closed)
 
     def without(self, refused: Collection[ListenAddress], /) -> "Plan":
@@ -40,4 +40,4 @@ class Plan(Frozen, frozen=True):
 
 def diff(have: State, want: State) -> Plan:
     """Give the plan."""
-    return Plan(tuple(sorted(want.endpoints - have.endpoints)), tuple(sorted(have.endpoints - want.endpoints)))
+    return Plan(tuple(sorted(want.addresses - have.addresses)), tuple(sorted(have.addresses - want.addresses)))

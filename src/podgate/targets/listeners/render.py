@@ -8,13 +8,10 @@ from podgate.targets.listeners.state import State
 
 
 def listing(state: State) -> str:
-    """Give one line per endpoint, as ``listen 127.0.0.1:988 (proxy)``."""
-    return "".join(f"listen {endpoint}\n" for endpoint in sorted(state.endpoints))
+    """Give one line per address, as ``listen 127.0.0.1:988 (proxy)``."""
+    return "".join(f"listen {where}\n" for where in sorted(state.addresses))
 
 
 def state_json(state: State) -> list[dict[str, str | int]]:
-    """Give the endpoints as JSON."""
-    return [
-        {"address": endpoint.address, "port": endpoint.port, "serves": endpoint.serves}
-        for endpoint in sorted(state.endpoints)
-    ]
+    """Give the addresses as JSON."""
+    return [{"address": where.address, "port": where.port, "serves": where.serves} for where in sorted(state.addresses)]

@@ -1,14 +1,14 @@
 """state: where this process listens, and what it serves there.
 
-Here: the endpoint and the set of them. Not here: sockets (apply.py), what a served protocol does.
-Invariant: an endpoint is the key by which a target refuses it, and shows itself as people write it.
+Here: an address to listen on, and the set of them. Not here: sockets (apply.py), what a served protocol does.
+Invariant: an address is the key by which a target refuses it, and shows itself as people write it.
 """
 
 from podgate.model.frozen import Frozen
 
 
 class ListenAddress(Frozen, frozen=True, order=True):
-    """One place to listen.
+    """An address to listen on, and what is served there.
 
     Attributes:
         address: an IP address of this machine, or ``0.0.0.0`` or ``::`` for all; ``::`` takes IPv6 alone.
@@ -28,4 +28,4 @@ class ListenAddress(Frozen, frozen=True, order=True):
 class State(Frozen, frozen=True):
     """Where this process listens."""
 
-    endpoints: frozenset[ListenAddress] = frozenset()
+    addresses: frozenset[ListenAddress] = frozenset()

@@ -113,10 +113,10 @@ def test_a_policy_that_cannot_be_used_makes_everybody_s_rules_the_strictest(
 
 def test_with_the_nodes_rules_the_port_before_is_closed_to_all() -> None:
     listeners = compile_states(Settings(), Inputs()).states.listeners
-    assert listeners.endpoints == {
+    assert listeners.addresses == {
         ListenAddress("169.254.169.252", 988, "proxy"),
         ListenAddress("169.254.169.252", 987, "closed"),
     }
-    assert len(compile_states(Settings(firewall=False), Inputs()).states.listeners.endpoints) == 1
+    assert len(compile_states(Settings(firewall=False), Inputs()).states.listeners.addresses) == 1
     assert SERVER.files(Settings()) == ()
     assert shown(compile_states(Settings(audit=True), Inputs()).states.policy.value).endswith("audit only")

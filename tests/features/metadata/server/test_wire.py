@@ -74,8 +74,8 @@ def test_case(node: NetNamespace, case: Case, filter_: Filter, exchanges: list[E
         upstream = Upstream()
         server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
-        to, endpoints = (host, port), frozenset({PROXY, PROXY6})
-        async with server, proxy_to(to, filter_=filter_, exposure=ANYBODY, endpoints=endpoints) as world:
+        to, addresses = (host, port), frozenset({PROXY, PROXY6})
+        async with server, proxy_to(to, filter_=filter_, exposure=ANYBODY, addresses=addresses) as world:
             for exchange in exchanges:
                 await said(world, upstream, exchange)
 

@@ -87,11 +87,11 @@ def test_a_health_check_node_port(port: int, status: int) -> None:
 
 def test_it_listens_where_node_ports_are_open() -> None:
     everywhere = Intent(FamilyIntent("ip"), FamilyIntent("ip6"), CHECKS)
-    assert {str(each) for each in listeners_of(INTENT).endpoints} == {
+    assert {str(each) for each in listeners_of(INTENT).addresses} == {
         "127.0.0.1:32000 (IPv4 health check 32000)",
         "127.0.0.1:32001 (IPv4 health check 32001)",
     }
-    assert {(each.address, each.port) for each in listeners_of(everywhere).endpoints} == {
+    assert {(each.address, each.port) for each in listeners_of(everywhere).addresses} == {
         *(("0.0.0.0", 32000), ("0.0.0.0", 32001)),
         ("::", 32000),  # the other one has no cluster IP of IPv6
     }

@@ -182,11 +182,11 @@ def _rules(states: States) -> NodeRules:
 
 def _states(settings: Settings, filter_: Filter, rules: NodeRules) -> States:
     address, port = settings.listen
-    endpoints = {ListenAddress(str(address), port, "proxy")}
+    found = {ListenAddress(str(address), port, "proxy")}
     if settings.firewall:
         # Redirected from 8080, which the old rules sent to a port where nobody listened.
-        endpoints.add(ListenAddress(str(address), port - 1, "closed"))
-    return States(Held(filter_, shown(filter_)), Listening(frozenset(endpoints)), rules)
+        found.add(ListenAddress(str(address), port - 1, "closed"))
+    return States(Held(filter_, shown(filter_)), Listening(frozenset(found)), rules)
 
 
 def shown(filter_: Filter) -> str:

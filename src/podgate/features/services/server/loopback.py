@@ -64,7 +64,7 @@ class Loopback:
         self._clients: set[_Client] = set()
 
     def protocol(self, name: str) -> Factory | None:
-        """Give what is spoken at an endpoint of that name; None where it is not one of these."""
+        """Give what is spoken at an address of that name; None where it is not one of these."""
         for family, serves in SERVES.items():
             kind, _, number = name.rpartition(" ")
             if kind == serves:

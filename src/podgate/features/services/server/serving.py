@@ -73,7 +73,7 @@ class Serving:
 
     def listeners(self, intent: Intent) -> ListenersState:
         """Say where this process listens, beside its pages."""
-        return ListenersState(listeners_of(intent).endpoints | self._loopback_ports.endpoints(intent))
+        return ListenersState(listeners_of(intent).addresses | self._loopback_ports.addresses(intent))
 
     def health_check(self, family: Family, port: int) -> Answer:
         """Answer at a health check node port, to who asked by an address of a family."""
@@ -121,7 +121,7 @@ class Serving:
 
 
 class _Protocols(Mapping[str, Callable[[], asyncio.BaseProtocol]]):
-    """Makes the protocol of a health check node port, or of a node port on loopback, when its endpoint is opened."""
+    """Makes the protocol of a health check node port, or of a node port on loopback, when its address is opened."""
 
     def __init__(self, serving: Serving, loopback: Loopback) -> None:
         self._serving = serving
@@ -148,7 +148,7 @@ class _Protocols(Mapping[str, Callable[[], asyncio.BaseProtocol]]):
 
 def listeners_of(intent: Intent) -> ListenersState:
     """Say where health check node ports listen: where node ports are open."""
-    endpoints = set()
+    found = set()
     for family in FAMILIES:
         part = intent.of(family)
         if part is None:
@@ -156,13 +156,13 @@ def listeners_of(intent: Intent) -> ListenersState:
         everywhere = "0.0.0.0" if family == "ip" else "::"  # noqa: S104 - as kube-proxy: where node ports are open
         own = part.node.node_port_ips
         addresses = [everywhere] if own is None else [address_text(each) for each in own]
-        endpoints |= {
+        found |= {
             ListenAddress(address, port, f"{_HEALTH_CHECK[family]} {port}")
             for port, check in intent.health_checks.items()
             if check.of(family) is not None
             for address in addresses
         }
-    return ListenersState(frozenset(endpoints))
+    return ListenersState(frozenset(found))
 
 
 def cell_of(intent: Intent) -> CellState:
