@@ -74,7 +74,19 @@ def taints(plane: ControlPlane) -> list[str]:
     return [taint["key"] for taint in node(plane)["spec"].get("taints", [])]
 
 
+def put_taints(plane: ControlPlane, *wanted: dict[str, str]) -> None:
+    """Give the Node these taints, whichever it had."""
+
+    def put() -> bool:
+        changed = node(plane)
+        changed["spec"]["taints"] = list(wanted)
+        return plane.request("PUT", "/api/v1/nodes/tainted-1", changed)[0] == 200  # unless it has changed meanwhile
+
+    poll(put)
+
+
 def test_a_node_is_freed_once_its_proxy_is_ready(plane: ControlPlane, running: TestLab) -> None:
+    put_taints(plane, OTHER, TAINT)
     with exactly(plane, FOLDER):
         running.run("apply", "-f", str(FOLDER), "--wait")
         running.apply(TENANT, wait=False)
@@ -104,6 +116,7 @@ def test_the_account_may_change_nothing_else_of_a_node(
     plane: ControlPlane, running: TestLab, change: dict[str, Any], complaint: str
 ) -> None:
     running.run("apply", "-f", str(FOLDER))
+    put_taints(plane, OTHER)  # a node that is free, whose taint nobody may put back either
     path = "/api/v1/namespaces/kube-system/serviceaccounts/metadata-untaint/token"
     code, answer = plane.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
     assert code == 201, answer
