@@ -11,6 +11,7 @@ from podgate.targets.iptables.apply import IptablesTarget
 from tests.support.iptables_states import CHAIN, OWNERS, keeping, nothing
 from tests.support.netns import NetNamespace
 from tests.support.poll import poll_async
+from tests.support.signals import signals_of
 
 pytestmark = [pytest.mark.kernel, pytest.mark.slow]
 
@@ -25,24 +26,15 @@ def watched(
     """Watch while something happens, then add a rule to our chain by hand; gives the signals before that one."""
 
     async def run() -> list[Signal]:
-        seen: list[Signal] = []
         with closing(
             IptablesTarget("ip", "nft", OWNERS, namespace=namespace.descriptor, buffer_bytes=buffer_bytes)
         ) as target:
             await target.apply(target.diff(await target.read(), keeping("10.0.0.0/8")))
-
-            async def watch() -> None:
-                async for signal in target.signals():
-                    seen.append(signal)  # noqa: PERF401 - act looks at the list while it grows
-
-            async with asyncio.TaskGroup() as group:
-                task = group.create_task(watch())
-                await asyncio.sleep(0)
+            async with signals_of(target) as seen:
                 await act(target, seen)
                 count = len(seen)
                 restore(namespace, f"-A {CHAIN} -j ACCEPT")
                 await poll_async(lambda: seen[-1:] == [THE_END] or len(seen) > count)
-                task.cancel()
         assert seen[-1] == THE_END, seen
         return seen[:-1]
 

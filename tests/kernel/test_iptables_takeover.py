@@ -20,7 +20,8 @@ from podgate.model.machine import Family
 from podgate.targets.iptables.apply import IptablesTarget
 from podgate.targets.iptables.diff import Plan
 from podgate.targets.iptables.render import render
-from podgate.targets.iptables.state import Binary, State, program
+from podgate.targets.iptables.state import Binary, State
+from tests.support.iptables_programs import restored, saved
 from tests.support.iptables_states import BINARIES, FAMILIES
 from tests.support.netns import NetNamespace
 
@@ -75,15 +76,6 @@ def history(family: Family) -> dict[str, list[str]]:
     }
 
 
-def restore(namespace: NetNamespace, text: str, family: Family, binary: Binary) -> None:
-    namespace.run(f"{program(family, binary)}-restore", "--noflush", text=text)
-
-
-def saved(namespace: NetNamespace, family: Family, binary: Binary) -> str:
-    lines = namespace.run(f"{program(family, binary)}-save", "-t", "nat").splitlines()
-    return "\n".join(line for line in lines if not line.startswith("#"))
-
-
 def written(namespace: NetNamespace, want: State) -> Plan:
     async def load() -> Plan:
         with closing(IptablesTarget(want.family, want.binary, OWNERS, namespace=namespace.descriptor)) as target:
@@ -111,13 +103,13 @@ def test_afterwards_the_table_is_as_if_nobody_had_been_there(
             written(namespace, State(family, binary))
             assert "MASQ" not in saved(namespace, family, binary), name
             for text in texts:
-                restore(namespace, text, family, binary)
+                restored(namespace, text, family, binary)
             written(namespace, want)
             # An empty chain carries no comment that says whose it is, so it stays where it is not the wanted one.
             found = saved(namespace, family, binary)
             if "before its rules" in name and chain != "IP-MASQ-AGENT":
                 found = found.replace(":IP-MASQ-AGENT - [0:0]\n", "")
-                restore(namespace, "*nat\n-X IP-MASQ-AGENT\nCOMMIT\n", family, binary)
+                restored(namespace, "*nat\n-X IP-MASQ-AGENT\nCOMMIT\n", family, binary)
             assert sorted(found.splitlines()) == sorted(fresh.splitlines()), name
         written(namespace, State(family, binary))
 
@@ -126,7 +118,7 @@ def test_afterwards_the_table_is_as_if_nobody_had_been_there(
 def test_all_traces_go_when_another_back_end_is_used(binary: Binary, namespace: NetNamespace) -> None:
     for texts in history("ip").values():
         for text in texts:
-            restore(namespace, text, "ip", binary)
+            restored(namespace, text, "ip", binary)
     plan = written(namespace, State("ip", binary))
     assert set(plan.dropped) == {"IP-MASQ", "IP-MASQ-AGENT", "OLD-NAME"}
     assert [
@@ -140,7 +132,7 @@ def test_a_recorded_chain_goes_when_the_name_changes_whatever_it_holds_then(
 ) -> None:
     """T28."""
     written(namespace, Writer("ip", binary, "OLD-NAME")(INTENT))
-    restore(namespace, "*nat\n-A OLD-NAME -d 10.9.9.9/32 -j ACCEPT\nCOMMIT\n", "ip", binary)
+    restored(namespace, "*nat\n-A OLD-NAME -d 10.9.9.9/32 -j ACCEPT\nCOMMIT\n", "ip", binary)
     recorded = recorded_chains(b'["OLD-NAME"]')
     written(namespace, replace(Writer("ip", binary, "NEW-NAME")(INTENT), recorded=recorded))
     assert "OLD-NAME" not in saved(namespace, "ip", binary)
@@ -150,7 +142,7 @@ def test_a_recorded_chain_goes_when_the_name_changes_whatever_it_holds_then(
 def test_at_no_time_is_nothing_masqueraded(binary: Binary, namespace: NetNamespace) -> None:
     """While our chain changes its name again and again, each listing has a jump and the rules that it leads to."""
     old = agents("ip", "IP-MASQ", jump("IP-MASQ"))
-    restore(namespace, old, "ip", binary)
+    restored(namespace, old, "ip", binary)
     stop = threading.Event()
     gaps: list[str] = []
     count = 0

@@ -22,6 +22,7 @@ from podgate.targets.iptables.diff import Plan
 from podgate.targets.iptables.render import render
 from podgate.targets.iptables.state import Binary, State, program
 from tests.support.cases import Case, read_cases
+from tests.support.iptables_programs import restored, saved
 from tests.support.iptables_states import BINARIES, CHAIN, FAMILIES, OWNERS, keeping, nothing, states
 from tests.support.netns import NetNamespace, netns
 
@@ -63,15 +64,6 @@ def left(namespace: NetNamespace, want: State) -> Plan:
             return target.diff(await target.read(), want)
 
     return asyncio.run(look())
-
-
-def saved(namespace: NetNamespace, family: Family = "ip", binary: Binary = "nft", *options: str) -> str:
-    lines = namespace.run(f"{program(family, binary)}-save", "-t", "nat", *options).splitlines()
-    return "\n".join(line for line in lines if not line.startswith("#"))
-
-
-def restored(namespace: NetNamespace, text: str, family: Family = "ip", binary: Binary = "nft") -> None:
-    namespace.run(f"{program(family, binary)}-restore", "--noflush", text=text)
 
 
 def kept(family: Family, binary: Binary) -> State:

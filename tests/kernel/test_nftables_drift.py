@@ -16,6 +16,7 @@ from tests.support.netns import NetNamespace
 from tests.support.nftables_states import TABLE
 from tests.support.nftables_target import OpenTarget, keeping, load_state, many, noticed, settled
 from tests.support.poll import poll_async
+from tests.support.signals import signals_of
 
 pytestmark = pytest.mark.kernel
 
@@ -207,19 +208,11 @@ def test_another_table_that_changes_before_the_watch_is_not_ours(
     """A feature has a table per family, in one process: writing one must not send the other back to reading."""
 
     async def run() -> None:
-        target, seen = open_target(namespace), list[Signal]()
+        target = open_target(namespace)
         await load_state(target, keeping("10.0.0.0/8"))
         namespace.run("nft", "add", "table", "ip6", TABLE)
-
-        async def watch() -> None:
-            async for signal in target.signals():
-                seen.append(signal)
-
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(watch())
-            await asyncio.sleep(0)
+        async with signals_of(target) as seen:
             await settled(namespace, seen, 1)
-            task.cancel()
         assert seen == [Drifted("chain the-end added or changed")]
 
     asyncio.run(run())

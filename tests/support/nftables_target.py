@@ -5,7 +5,6 @@ the fixtures (tests/kernel/conftest.py), random states (nftables_states.py).
 Invariant: every state here is of table TABLE, which only tests use.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_network
 from typing import Protocol
@@ -18,6 +17,7 @@ from podgate.targets.nftables.state import MEMBER, SRCNAT, Chain, Hook, Rule, Se
 from tests.support.netns import NetNamespace
 from tests.support.nftables_states import TABLE
 from tests.support.poll import poll_async
+from tests.support.signals import signals_of
 
 
 class OpenTarget(Protocol):
@@ -65,17 +65,8 @@ async def noticed(
 ) -> list[Signal]:
     """Watch while something happens; gives the signals, which ``act`` sees as they come."""
     await load_state(target, start)
-    seen: list[Signal] = []
-
-    async def watch() -> None:
-        async for signal in target.signals():
-            seen.append(signal)  # noqa: PERF401 - act looks at the list while it grows
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(watch())
-        await asyncio.sleep(0)
+    async with signals_of(target) as seen:
         await act(target, seen)
-        task.cancel()
     return seen
 
 
