@@ -76,6 +76,10 @@ def test_an_address_that_another_pod_gets_gives_nothing_of_the_first_ones_rights
     running.apply(pod("other", "10.16.1.6", "other"))
     poll(lambda: get(running, "other", TOKEN).startswith('{"access_token"'))  # it is known by now
     assert get(running, "other", KUBE_ENV) == CONCEALED
+    # As it was, for whichever test comes next.
+    running.run("delete", "pod/other", "metadatapolicy/installer")
+    running.apply(pod("web", "10.16.1.6", "web"))
+    poll(lambda: kube_env(running) == [False, False])
 
 
 def test_the_two_containers_have_what_they_need_and_no_more(running: TestLab) -> None:
