@@ -58,6 +58,9 @@ WHERE_THEN: Final = "--source, --kubeconfig or $KUBECONFIG says where they are"
 
 _GARBAGE: Final = (50_000, 20, 100)
 """Frozen values hold no cycles: looking for some after every 700 of 100,000 objects only costs."""
+_STARTING: Final = 10.0
+"""Seconds after which it is looked for at all: 30,000 Services are loaded by then, and looking meanwhile took a
+twentieth of that."""
 
 
 class BadInput(Exception):  # noqa: N818 - it is the user's, and never shown by name
@@ -314,7 +317,7 @@ def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
     host = Host(work, sources, kept_in(settings.state_dir), status)
     with only_one(agent.instance(settings)) as claim:
         listen = {} if settings.once else _pages(agent, settings, status)
-        code = asyncio.run(serve(host, claim, listen, _GARBAGE, once=settings.once))
+        code = asyncio.run(serve(host, claim, listen, _GARBAGE, starting=_STARTING, once=settings.once))
         if settings.clean_on_exit:
             asyncio.run(_emptied(steps))
             log.info("cleaned")

@@ -29,6 +29,7 @@ def _garbage_as_before() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.set_threshold(*before)
+    gc.enable()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -42,6 +43,26 @@ def test_a_signal_stops_in_order_and_is_no_failure(number: signal.Signals) -> No
 
     assert asyncio.run(stopped()) == 0
     assert gc.get_threshold() == THRESHOLDS
+
+
+@pytest.mark.parametrize("starting", [0.001, 600.0])
+def test_garbage_is_looked_for_once_the_start_is_over(starting: float) -> None:
+    async def served() -> None:
+        with only_one(f"engine-process-{os.getpid()}") as claim:
+            serving = asyncio.create_task(  # noqa: TID251 - awaited here
+                serve(idle(), claim, {}, THRESHOLDS, starting=starting)
+            )
+            await asyncio.sleep(0)
+            assert not gc.isenabled()
+            while starting < 1 and not gc.isenabled():
+                await asyncio.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await serving
+
+    gc.unfreeze()
+    asyncio.run(served())
+    assert gc.isenabled() == (starting < 1)
+    assert bool(gc.get_freeze_count()) == (starting < 1)
 
 
 def idle() -> Host[None]:

@@ -23,6 +23,7 @@ async def serve(
     listen: Mapping[Listen, Mapping[str, Page]],
     garbage: tuple[int, int, int],
     *,
+    starting: float = 0.0,
     once: bool = False,
 ) -> int:
     """Run a host until a signal, or with ``once`` until all is written; give the exit code.
@@ -31,14 +32,24 @@ async def serve(
         host: what runs.
         claim: as ``only_one`` gives it.
         listen: the pages that are served, by address and path.
-        garbage: when the garbage collector looks, from now on (``gc.set_threshold``).
+        garbage: when the garbage collector looks (``gc.set_threshold``).
+        starting: seconds in which it does not: what a start loads stays, and has no cycles.
         once: whether to end when all is written.
     """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_reader(claim, answered, claim)
-    # What was imported stays for ever: a collection need not walk it again and again.
+    if starting:
+        gc.disable()
+        loop.call_later(starting, _collect, garbage)
+    else:
+        _collect(garbage)
+    return await host.run(stop, once=once, listen=listen)
+
+
+def _collect(garbage: tuple[int, int, int]) -> None:
+    """Look for garbage from now on; what is there by now stays, and need not be walked again and again."""
     gc.freeze()
     gc.set_threshold(*garbage)
-    return await host.run(stop, once=once, listen=listen)
+    gc.enable()
