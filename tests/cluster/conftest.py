@@ -1,7 +1,8 @@
 """Tests against a real control plane: one per test process, started when the first test needs it.
 
 Here: the session's control plane, the marker. Not here: how it is built and started (tests/support).
-Invariant: each test file uses a lab and namespaces of its own names, so their order does not matter.
+Invariant: each test file uses a lab and namespaces of its own names, and each test begins with what it is about: their
+order does not matter, nor which of them run in one process.
 """
 
 from collections.abc import Iterator
