@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podgate.features.services import claims
 from podgate.features.services.claims import Contests, claims_of
 from podgate.features.services.ports import ServiceFacts, read_service
 from podgate.model.frozen import ObjectRef
@@ -72,3 +74,21 @@ def test_no_two_ports_share_a_destination_and_history_does_not_matter(history: l
 def test_without_a_contest_nothing_is_made_anew() -> None:
     table = facts_of({"a": Service(spec=ServiceSpec(cluster_ip="10.96.0.1", ports=(ServicePort(port=80),)))})
     assert Contests()(table) is table
+
+
+def test_a_contest_is_settled_once_however_many_other_services_come_and_go() -> None:
+    ports = tuple(ServicePort(f"p{port}", "TCP", port) for port in range(1000, 1020))
+    world = {
+        f"a{index}": Service(
+            spec=ServiceSpec(cluster_ip=f"10.96.0.{index + 1}", external_ips=("192.0.2.1",), ports=ports)
+        )
+        for index in range(20)
+    }
+    contests = Contests()
+    before = contests(facts_of(world))
+    other = Service(spec=ServiceSpec(cluster_ip="10.96.1.1", external_ips=("192.0.2.9",), ports=ports))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(claims, "_without", None)  # nobody's loss is worked out again
+        after = contests(facts_of({**world, "z": other}))
+    assert {ref: after[ref] for ref in before} == dict(before)
+    assert after.keys() - before.keys() == {ObjectRef("Service", "z", "shop")}

@@ -9,7 +9,7 @@ Service can claim any external IP (CVE-2020-8554). A node port comes before a he
 would never reach. After that the older Service wins, then the first by namespace and name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -74,75 +74,155 @@ def claims_of(facts: ServiceFacts) -> Iterator[Claim]:
                     yield Claimed(address, protocol, number), 2, family, port.index
 
 
+_Port = tuple[ObjectRef, Family, int]
+
+
+class _Bid(NamedTuple):
+    """One claim for a destination, ordered by what decides; a Service's port is told by its family and number."""
+
+    rank: Rank
+    created: str
+    ref: ObjectRef
+    family: Family
+    number: int
+
+    @property
+    def port(self) -> _Port:
+        """Whose claim it is."""
+        return self.ref, self.family, self.number
+
+
 class Contests:
-    """Settles contests, again and again; only Services that changed are looked at, and those in a contest."""
+    """Settles contests, again and again; only destinations that changed Services ask for are looked at.
+
+    A port that loses its cluster IP asks for nothing else: that is all by which contests depend on each other.
+    """
 
     def __init__(self) -> None:
         self._input: Table[ObjectRef, ServiceFacts] = Table()
         self._output: Table[ObjectRef, ServiceFacts] = Table()
         self._first: dict[Claimed, ObjectRef] = {}
         self._contested: dict[Claimed, set[ObjectRef]] = {}
+        self._void: set[_Port] = set()  # those that lost their cluster IP
+        self._losers: dict[Claimed, dict[ObjectRef, ObjectRef]] = {}  # by destination, and who has it
+        self._lost: dict[ObjectRef, dict[Claimed, ObjectRef]] = {}  # the same by loser
+        self._settled: dict[ObjectRef, ServiceFacts] = {}
 
     def __call__(self, facts: Table[ObjectRef, ServiceFacts]) -> Table[ObjectRef, ServiceFacts]:
         """Give the Services without what they lost, with a problem for each loss."""
         if facts is self._input:
             return self._output
+        touched: set[Claimed] = set()
+        moved: set[ObjectRef] = set()
         for change in changes(self._input, facts):
-            for claim in claims_of(change.old) if change.old is not None else ():
-                self._remove(claim[0], change.key)
+            moved.add(change.key)
+            for destination, _, family, index in claims_of(change.old) if change.old is not None else ():
+                self._void.discard((change.key, family, index))
+                if self._remove(destination, change.key):
+                    touched.add(destination)
             for claim in claims_of(change.new) if change.new is not None else ():
-                self._add(claim[0], change.key)
+                if self._add(claim[0], change.key):
+                    touched.add(claim[0])
         self._input = facts
-        lost = self._lost(facts) if self._contested else {}
-        settled = {ref: _without(ref, facts[ref], gone) for ref, gone in lost.items()}
-        self._output = facts.updated(settled) if settled else facts
+        self._output = self._without_lost(facts, moved | self._decide(touched, facts) if touched else moved)
         return self._output
 
-    def _add(self, destination: Claimed, ref: ObjectRef) -> None:
+    def _add(self, destination: Claimed, ref: ObjectRef) -> bool:
+        """Say whether it is contested now."""
         first = self._first.setdefault(destination, ref)
-        if first is not ref and first != ref:
-            self._contested.setdefault(destination, {first}).add(ref)
+        if first is ref or first == ref:
+            return destination in self._contested
+        self._contested.setdefault(destination, {first}).add(ref)
+        return True
 
-    def _remove(self, destination: Claimed, ref: ObjectRef) -> None:
+    def _remove(self, destination: Claimed, ref: ObjectRef) -> bool:
+        """Say whether it was contested before."""
         several = self._contested.get(destination)
         if several is None:
             self._first.pop(destination, None)
-            return
+            return False
         several.discard(ref)
         self._first[destination] = next(iter(several))
         if len(several) == 1:
             del self._contested[destination]
+        return True
 
-    def _lost(self, facts: Table[ObjectRef, ServiceFacts]) -> dict[ObjectRef, dict[Claimed, ObjectRef]]:
-        """Give what each loser loses, and to whom. A port that loses its cluster IP asks for nothing else."""
-        lost: dict[ObjectRef, dict[Claimed, ObjectRef]] = {}
-        void: set[tuple[ObjectRef, Family, int]] = set()
-        asked = {
-            destination: [
-                (claim[1], facts[ref].created, ref, (ref, claim[2], claim[3]))
-                for ref in refs
-                for claim in claims_of(facts[ref])
-                if claim[0] == destination
-            ]
-            for destination, refs in self._contested.items()
+    def _decide(self, touched: Iterable[Claimed], facts: Table[ObjectRef, ServiceFacts]) -> set[ObjectRef]:
+        """Decide again who gets these destinations; give the Services that lose something else than before."""
+        bids = self._bids(touched, facts)
+        freed = {port for each in bids.values() for port in self._voided(each)}
+        more = {
+            destination
+            for ref in {port[0] for port in freed}
+            for destination, _, family, index in claims_of(facts[ref])
+            if (ref, family, index) in freed and destination in self._contested
         }
-        for strongest in (True, False):
-            for destination in sorted(asked):
-                claims = sorted(claim for claim in asked[destination] if claim[3] not in void)
-                if not claims or (claims[0][0] == 0) is not strongest:
-                    continue
-                for rank, _, ref, port in claims[1:]:
-                    lost.setdefault(ref, {})[destination] = claims[0][2]
-                    if rank == 0:
-                        void.add(port)
-        return lost
+        found: set[ObjectRef] = set()
+        for destination, each in (*bids.items(), *self._bids(more - bids.keys(), facts).items()):
+            found |= self._award(destination, sorted(bid for bid in each if not bid.rank or bid.port not in self._void))
+        return found
+
+    def _bids(
+        self, destinations: Iterable[Claimed], facts: Table[ObjectRef, ServiceFacts]
+    ) -> dict[Claimed, list[_Bid]]:
+        found: dict[Claimed, list[_Bid]] = {each: [] for each in destinations}
+        refs = {ref for each in found for ref in self._contested.get(each, (self._first.get(each),)) if ref is not None}
+        for ref in refs:
+            created = facts[ref].created
+            for destination, rank, family, index in claims_of(facts[ref]):
+                if destination in found:
+                    found[destination].append(_Bid(rank, created, ref, family, index))
+        return found
+
+    def _voided(self, bids: Iterable[_Bid]) -> Iterator[_Port]:
+        """Note which ports have their cluster IP and which lost it; give those of which that is news."""
+        for place, bid in enumerate(sorted(bid for bid in bids if not bid.rank)):
+            if (place > 0) != (bid.port in self._void):
+                self._void ^= {bid.port}
+                yield bid.port
+
+    def _award(self, destination: Claimed, bids: list[_Bid]) -> set[ObjectRef]:
+        """Give a destination to the first of those who ask; give the Services for which that is news."""
+        losers = {bid.ref: bids[0].ref for bid in bids if bid.ref != bids[0].ref}
+        before = self._losers.pop(destination, {})
+        if losers:
+            self._losers[destination] = losers
+        news = {ref for ref in before.keys() | losers.keys() if before.get(ref) != losers.get(ref)}
+        for ref in news:
+            lost = self._lost.setdefault(ref, {})
+            lost.pop(destination, None)
+            if ref in losers:
+                lost[destination] = losers[ref]
+            if not lost:
+                del self._lost[ref]
+        return news
+
+    def _without_lost(
+        self, facts: Table[ObjectRef, ServiceFacts], moved: Iterable[ObjectRef]
+    ) -> Table[ObjectRef, ServiceFacts]:
+        """Give all Services; of the last answer only what moved is made anew."""
+        had_losers = bool(self._settled)
+        now = {}
+        for ref in moved:
+            found = facts.get(ref)
+            self._settled.pop(ref, None)
+            if found is not None and ref in self._lost:
+                found = self._settled[ref] = _without(ref, found, self._lost[ref])
+            now[ref] = found
+        if not self._settled:
+            return facts
+        if not had_losers:
+            return facts.updated(self._settled)
+        there = {ref: found for ref, found in now.items() if found is not None}
+        return self._output.updated(there, now.keys() - there.keys())
 
 
 def _without(ref: ObjectRef, facts: ServiceFacts, lost: Mapping[Claimed, ObjectRef]) -> ServiceFacts:
     """Give a Service without what it lost."""
+    fields = {claim[0]: _field(claim) for claim in reversed(tuple(claims_of(facts)))}
     # A node port is lost in each family, and told once.
     problems = dict.fromkeys(
-        Problem(ref, "error", "Contested", _field(facts, destination), f"{destination} belongs to {winner}: {_ADVICE}")
+        Problem(ref, "error", "Contested", fields[destination], f"{destination} belongs to {winner}: {_ADVICE}")
         for destination, winner in sorted(lost.items())
     )
     health = {Claimed(node, "tcp", facts.health_port) for node in _NODE.values()}
@@ -158,8 +238,8 @@ def _without(ref: ObjectRef, facts: ServiceFacts, lost: Mapping[Claimed, ObjectR
 _ADVICE: Final = "ask for another one, or remove one of them"
 
 
-def _field(facts: ServiceFacts, destination: Claimed) -> str:
-    rank, index = next((claim[1], claim[3]) for claim in claims_of(facts) if claim[0] == destination)
+def _field(claim: Claim) -> str:
+    _, rank, _, index = claim
     if rank == _HEALTH_PORT:
         return "spec.healthCheckNodePort"
     return f"spec.ports[{index}].nodePort" if rank == _NODE_PORT else _FIELDS[rank]
