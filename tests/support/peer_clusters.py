@@ -93,15 +93,16 @@ class Slot:
             "ip6": tuple(f"fd00:10:96::{base + number:x}" for base in (0x1000, 0x2000)),
         }
         self.outside: Mapping[Family, tuple[str, ...]] = {
-            "ip": (*(f"192.0.2.{1 + group % 80 + step}" for step in (0, 80)), *_special(group, "ip")),
-            "ip6": (*(f"2001:db8:9::{1 + group:x}:{step}" for step in (1, 2)), *_special(group, "ip6")),
+            "ip": (*(f"192.0.2.{1 + group % 80 + step}" for step in (0, 80)), *_special(number, "ip")),
+            "ip6": (*(f"2001:db8:9::{1 + group:x}:{step}" for step in (1, 2)), *_special(number, "ip6")),
         }
 
 
-def _special(group: int, family: Family) -> tuple[str, ...]:
-    """Give an address that is somebody's, to the first groups."""
+def _special(number: int, family: Family) -> tuple[str, ...]:
+    """Give an address that is somebody's, to the first groups; one of a Service's to Services with other ports."""
+    group, place = divmod(number, _SHARING)
     node, other, _ = ADDRESSES[family]
-    neighbour = Slot(11).cluster_ips[family][0] if group == 3 else ""
+    neighbour = Slot(8 + (place + 1) % _SHARING).cluster_ips[family][0] if group == 3 else ""
     mine = {0: node, 1: SECOND[family], 2: other, 3: neighbour, 4: pod_address(family, 1, 77)}
     return (mine[group],) * 3 if group in mine else ()
 
