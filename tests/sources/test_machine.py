@@ -134,7 +134,7 @@ def test_a_kernel_without_ipv6_lacks_that_family(tmp_path: Path) -> None:
 
 
 def test_the_node_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "host")
-    assert node_name_of(None, {}) == "host"
+    monkeypatch.setattr("socket.gethostname", lambda: " Worker-1.Example\n")
+    assert node_name_of(None, {}) == "worker-1.example", "as the kubelet names the Node"
     assert node_name_of("", {"NODE_NAME": "named"}) == "named"
     assert node_name_of("flag", {"NODE_NAME": "named"}) == "flag"

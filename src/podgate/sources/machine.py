@@ -78,8 +78,12 @@ def load_machine(node_name: str) -> Machine:
 
 
 def node_name_of(given: str | None, environ: Mapping[str, str]) -> str:
-    """Give this node's name: ``--node-name``, ``$NODE_NAME``, the host name."""
-    return given or environ.get("NODE_NAME") or socket.gethostname()
+    """Give this node's name: ``--node-name``, ``$NODE_NAME``, the host name.
+
+    A host name may have capitals, and the name of a Node has none: a kubelet and kube-proxy take it in lower case
+    (component-helpers, node/util, GetHostname).
+    """
+    return given or environ.get("NODE_NAME") or socket.gethostname().strip().lower()
 
 
 def _source_error(error: OSError) -> SourceError:
