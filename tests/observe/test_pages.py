@@ -82,6 +82,7 @@ def test_answers(line: bytes, status: int, body: bytes) -> None:
         assert head.startswith(b"HTTP/1.1 %d " % status)
         assert got == body
         assert b"Cache-Control: no-store" in head
+        assert b"\r\nServer: podgate\r\n" in head
         assert (b"Allow: GET, HEAD" in head) == (status == 405)
         if line.startswith(b"HEAD"):
             assert b"Content-Length: 3" in head

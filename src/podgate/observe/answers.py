@@ -15,5 +15,8 @@ Answer = tuple[int, str, bytes] | tuple[int, str, bytes, Headers]
 Page = Callable[[], Answer]
 """Makes an answer."""
 
+SERVER: Final = "podgate"
+"""Who answers, as each answer says (RFC 9110, 10.2.4): our own pages are known by it."""
+
 TEXT: Final = "text/plain; charset=utf-8"
 """The content type of a page for people."""

@@ -11,7 +11,7 @@ from typing import Final, Protocol, cast
 
 import h11
 
-from podgate.observe.answers import TEXT, Answer
+from podgate.observe.answers import SERVER, TEXT, Answer
 
 HEAD_LIMIT: Final = 8 * 1024
 """Bytes of a request head, as nginx and Apache have it by default."""
@@ -151,6 +151,7 @@ class PageConnection(asyncio.Protocol):
         status, content_type, body, *more = answer
         headers = [
             ("Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())),
+            ("Server", SERVER),
             ("Content-Type", content_type),
             ("Content-Length", str(len(body))),
             ("Cache-Control", "no-store"),

@@ -5,7 +5,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,9 @@ from typing import Final
 import pytest
 
 from podgate.features.services.server.proxy_at_work import Pages, ProxyAtWork, at_work, neighbours, pages_of
+from podgate.observe.answers import TEXT, Page
 from podgate.observe.listen import Listen
+from podgate.observe.pages import PageServer
 from tests.support.netns import NetNamespace, netns
 
 OWN, OTHER = "net:[1]", "net:[2]"
@@ -134,7 +136,9 @@ def test_where_proc_does_not_show_it_pages_alone_tell(under: Sequence[str]) -> N
 
 HEALTH, METRICS = "0.0.0.0:10256", "127.0.0.1:10249"
 NOT_FOUND: Final = b"HTTP/1.0 404 Not Found\r\n\r\n"
-UNREADY: Final = b"HTTP/1.0 503 Service Unavailable\r\n\r\nnot yet\n"
+UNREADY: Final = b"HTTP/1.0 503 Service Unavailable\r\nServer: podgate\r\n\r\nnot yet\n"
+CATCH_ALL: Final = b"HTTP/1.0 200 OK\r\nX-Server: podgate\r\n\r\nServer: podgate\r\nwelcome\n"
+"""What a server with one page for all paths may say, whoever it is."""
 THEIR_CONFIG: Final = b'HTTP/1.0 200 OK\r\n\r\n{"kubeproxy.config.k8s.io":{}}'
 OUR_CONFIG: Final = b'HTTP/1.0 200 OK\r\n\r\n{"podgate.dev/services":{}}'
 ANSWERS: Final = """
@@ -175,6 +179,7 @@ def asked(namespace: NetNamespace, health: str = HEALTH, metrics: str = METRICS)
         ("127.0.0.1:10256", NOT_FOUND, "somebody answers at 127.0.0.1:10256, where it tells its health"),
         ("::1:10256", NOT_FOUND, "somebody answers at [::1]:10256, where it tells its health"),
         ("127.0.0.1:10256", b"", "somebody answers at 127.0.0.1:10256, where it tells its health"),
+        ("127.0.0.1:10256", CATCH_ALL, "somebody answers at 127.0.0.1:10256, where it tells its health"),
         ("127.0.0.1:10256", UNREADY, ""),  # it is us
         ("127.0.0.1:10249", THEIR_CONFIG, "it answers at 127.0.0.1:10249, where it tells its metrics"),
         ("127.0.0.1:10249", OUR_CONFIG, ""),
@@ -256,6 +261,19 @@ def test_an_answer_serves_those_who_ask_meanwhile() -> None:
     with netns() as namespace:
         assert namespace.call(lambda: asyncio.run(questions(3600))) == ([""] * 4, 1)
         assert namespace.call(lambda: asyncio.run(questions(0))) == ([""] * 4, 4)
+
+
+async def beside_our_own_pages(pages: Mapping[str, Page]) -> str:
+    async with PageServer(pages).listening(Listen("127.0.0.1", 0)) as listen:
+        return await at_work(Pages((listen,)))
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("page", ["/readyz", "/other"])
+@pytest.mark.usefixtures("patient")
+def test_our_own_pages_are_known_whatever_they_answer(page: str) -> None:
+    with netns() as namespace:
+        assert namespace.call(lambda: asyncio.run(beside_our_own_pages({page: lambda: (200, TEXT, b"ok")}))) == ""
 
 
 def test_what_is_asked() -> None:

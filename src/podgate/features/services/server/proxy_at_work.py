@@ -18,6 +18,7 @@ from typing import Final
 from podgate.features.services.proxy_config import HEALTH_PORT, METRICS_PORT
 from podgate.linux import proc
 from podgate.model.frozen import Frozen
+from podgate.observe.answers import SERVER
 from podgate.observe.listen import Listen, parse_listen
 
 NAME: Final = "kube-proxy"
@@ -26,8 +27,8 @@ _HEALTH: Final = (Listen("127.0.0.1", HEALTH_PORT), Listen("::1", HEALTH_PORT))
 _METRICS: Final = (Listen("127.0.0.1", METRICS_PORT),)
 """Where kube-proxy tells its health and metrics unless it is told otherwise (ports.go of its own)."""
 
-_OURS: Final = (b"200", b"503")
-"""What our own ``/readyz`` answers; kube-proxy has no such page."""
+_OURS: Final = b"server: " + SERVER.encode()
+"""The line that every answer of ours has in its head, whichever page it is of."""
 _THEIRS: Final = b'"kubeproxy.config.k8s.io"'
 """What kube-proxy's ``/configz`` holds; ours names another group."""
 
@@ -110,12 +111,13 @@ async def at_work(pages: Pages) -> str:
 async def _somebody_at(listen: Listen) -> str:
     """Say who answers at a health address that is not us."""
     try:
-        said = (await _said(listen, b"/readyz")).split(maxsplit=2)[1:2]
+        head = (await _said(listen, b"/readyz")).partition(b"\r\n\r\n")[0]
     except OSError as error:
         if error.errno in _NOBODY:
             return ""
         return f"it cannot be told who is at {listen}, where it tells its health ({str(error) or 'no answer'})"
-    return "" if said and said[0] in _OURS else f"somebody answers at {listen}, where it tells its health"
+    is_ours = _OURS in head.lower().split(b"\r\n")[1:]
+    return "" if is_ours else f"somebody answers at {listen}, where it tells its health"
 
 
 async def _kube_proxy_at(listen: Listen) -> str:
