@@ -331,7 +331,7 @@ class counted(Generic[G, K, V]):  # noqa: N801
 class spread(Generic[K, V, G, W]):  # noqa: N801
     """Make entries of several named tables out of each entry: ``function(key, value)`` gives (name, key, value).
 
-    What two entries both make belongs to the one that came later, so they should not; when it leaves, it is gone.
+    No two entries may make the same: when one of them leaves, it is gone. What may be shared is ``counted``.
     """
 
     def __init__(self, function: Callable[[K, V], Iterable[tuple[str, G, W]]]) -> None:

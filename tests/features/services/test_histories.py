@@ -35,6 +35,7 @@ RANGES: Final = ",".join(FAKE[family]["cluster-cidr"] for family in FAMILIES)
 SETTINGS: Final = Settings(node_name="node-1", cluster_cidr=RANGES)
 NUMBERS: Final = (1, 2, 3)
 NODE_PORT: Final = 30080
+HEALTH_PORT: Final = NODE_PORT + 1  # a node port of another Service
 
 
 class World(msgspec.Struct):
@@ -42,6 +43,8 @@ class World(msgspec.Struct):
 
     there: bool = False
     families: tuple[Family, ...] = FAMILIES
+    address: int = 0
+    """Whose cluster IP it has; 0 for its own."""
     port: int = 80
     port_name: str = "a"
     protocol: str = "TCP"
@@ -50,6 +53,11 @@ class World(msgspec.Struct):
     external: str = "Cluster"
     affinity: str = "None"
     node_port: bool = False
+    external_ip: bool = False
+    balancer: int = 0
+    """Which load balancer's address it was given; 0 for none."""
+    ranges: bool = False
+    health_port: bool = False
     endpoints: dict[str, tuple[int, int]] = {}
     """Endpoints by place: the slice that each stands in, and its state."""
 
@@ -64,6 +72,7 @@ endpoints = st.dictionaries(
 events = st.one_of(
     changed("there", [True, True, False]),
     changed("families", [("ip",), ("ip6",), FAMILIES]),
+    changed("address", [0, 0, *NUMBERS]),
     changed("port", [80, 81]),
     changed("port_name", ["a", "b"]),
     changed("protocol", ["TCP", "UDP"]),
@@ -72,10 +81,15 @@ events = st.one_of(
     changed("external", ["Cluster", "Local"]),
     changed("affinity", ["None", "ClientIP"]),
     changed("node_port", [True, False]),
+    changed("external_ip", [True, False]),
+    changed("balancer", [0, 1, 2]),
+    changed("ranges", [True, False]),
+    changed("health_port", [True, False]),
     st.tuples(st.sampled_from(NUMBERS), st.just("endpoints"), endpoints),
     st.tuples(st.sampled_from(NUMBERS), st.just("endpoints"), endpoints),
 )
-"""Endpoints that two Services share are addresses that are used again; ports that lose their name join no slice."""
+"""Endpoints that two Services share are addresses that are used again; ports that lose their name join no slice. An
+address that two Services have is contested, or shared where their ports differ."""
 
 
 def objects(number: int, found: World) -> Iterator[dict[str, Any]]:
@@ -85,9 +99,9 @@ def objects(number: int, found: World) -> Iterator[dict[str, Any]]:
     port: dict[str, Any] = {"name": found.port_name, "port": found.port, "protocol": found.protocol}
     if found.node_port:
         port["nodePort"] = NODE_PORT + number
-    addresses = [FAKE[family][f"cluster-ip-{number}"] for family in found.families]
-    spec = {
-        "type": "NodePort" if found.node_port else "ClusterIP",
+    addresses = [FAKE[family][f"cluster-ip-{found.address or number}"] for family in found.families]
+    spec: dict[str, Any] = {
+        "type": "LoadBalancer" if found.balancer else "NodePort" if found.node_port else "ClusterIP",
         "clusterIP": addresses[0],
         "clusterIPs": addresses,
         "ports": [port],
@@ -95,7 +109,15 @@ def objects(number: int, found: World) -> Iterator[dict[str, Any]]:
         "externalTrafficPolicy": found.external,
         "sessionAffinity": found.affinity,
     }
-    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    if found.external_ip:
+        spec["externalIPs"] = [FAKE[family]["external-ip"] for family in found.families]
+    if found.ranges:
+        spec["loadBalancerSourceRanges"] = [FAKE[family]["outside-range"] for family in found.families]
+    if found.health_port:
+        spec["healthCheckNodePort"] = HEALTH_PORT
+    ingress = [{"ip": FAKE[family][f"balancer-{found.balancer}"]} for family in found.families if found.balancer]
+    status = {"loadBalancer": {"ingress": ingress}}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, "status": status}
     for family in found.families:
         for part in (1, 2):
             yield {
@@ -146,13 +168,15 @@ class Node:
 
 
 def flows(worlds: dict[int, World], family: Family) -> Iterator[Flow]:
-    """Give packets to every Service: of a Pod to its address, and from outside to its node port."""
+    """Give packets to every Service: of a Pod to its address, and from outside to all that it has."""
     world = FAKE[family]
     for number, found in worlds.items():
         protocol = found.protocol.lower()
         for sender in (world["pod"], "node"):
-            yield Flow(sender, world[f"cluster-ip-{number}"], found.port, protocol, "", (), False, ())
+            yield Flow(sender, world[f"cluster-ip-{found.address or number}"], found.port, protocol, "", (), False, ())
         yield Flow(world["outside"], world["node"], NODE_PORT + number, protocol, "", (), False, ())
+        for address in ("external-ip", "balancer-1", "balancer-2"):
+            yield Flow(world["outside"], world[address], found.port, protocol, "", (), False, ())
 
 
 def led(state: State, found: Flow, family: Family) -> frozenset[str]:
@@ -164,12 +188,20 @@ def led(state: State, found: Flow, family: Family) -> frozenset[str]:
 
 
 @settings(max_examples=settings().max_examples // 2)
-@given(st.lists(st.lists(events, min_size=1, max_size=4), min_size=1, max_size=4), st.sampled_from([4, 30]))
+@given(
+    history=st.lists(st.lists(events, min_size=1, max_size=4), min_size=1, max_size=4),
+    most=st.sampled_from([4, 30]),
+    share=st.booleans(),
+)
 def test_any_history_ends_in_a_fresh_start_and_loses_nobody(
-    history: list[list[tuple[int, str, Any]]], most: int
+    history: list[list[tuple[int, str, Any]]], most: int, *, share: bool
 ) -> None:
     async def walk() -> None:
-        worlds = {number: World(there=True, endpoints={"local-1": (1, 0)}) for number in NUMBERS}
+        alone = World(there=True, endpoints={"local-1": (1, 0)})
+        worlds = {
+            number: msgspec.structs.replace(alone, address=NUMBERS[0], port=79 + number) if share else alone
+            for number in NUMBERS
+        }
         node = Node(most)
         await node.serve(worlds)
         for batch in history:

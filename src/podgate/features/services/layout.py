@@ -186,8 +186,6 @@ def items_of(*, masquerade_all: bool) -> Callable[[ObjectRef, tuple[ServicePort,
     """Give the function that says which elements the ports of a Service put into which maps."""
 
     def items(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> Iterator[Item]:
-        if ports:
-            yield CLUSTER_IPS, ports[0].cluster_ip, MEMBER
         for port in ports:
             buckets = buckets_of(port, masquerade_all=masquerade_all)
             yield from _port_items(port, buckets)
@@ -301,6 +299,11 @@ def buckets_in_use(*, masquerade_all: bool) -> Callable[[ObjectRef, tuple[Servic
         return found
 
     return used
+
+
+def cluster_ips(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> set[bytes]:
+    """Give a Service's cluster IP; two Services of a folder may share one, with other ports."""
+    return {port.cluster_ip for port in ports}
 
 
 def own_endpoints(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> set[bytes]:

@@ -10,14 +10,21 @@ not use an address is dropped, what has no endpoint is refused. Then ``services`
 What is for an address of the Services' range and was translated by nobody, another proxy included, is dropped then.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from typing import Final
 
 from podgate.features.services import layout
-from podgate.features.services.intent import FamilyIntent, NodeWide, Protocol
-from podgate.features.services.layout import Bucket, buckets_in_use, items_of, own_endpoints, sticky_seconds
+from podgate.features.services.intent import FamilyIntent, NodeWide, Protocol, ServicePort
+from podgate.features.services.layout import (
+    Bucket,
+    buckets_in_use,
+    cluster_ips,
+    items_of,
+    own_endpoints,
+    sticky_seconds,
+)
 from podgate.features.services.phrases import (
     COUNT,
     FROM_ELSEWHERE,
@@ -36,6 +43,7 @@ from podgate.features.services.phrases import (
     of_protocol,
     set_mark,
 )
+from podgate.model.frozen import ObjectRef
 from podgate.model.machine import Family
 from podgate.model.remembering import Remembered
 from podgate.model.table import Table, counted, mapped, spread
@@ -83,8 +91,8 @@ class Writer:
         self._items = spread(items_of(masquerade_all=masquerade_all))
         self._buckets = counted(buckets_in_use(masquerade_all=masquerade_all))
         self._sticky = counted(sticky_seconds)
-        self._own = counted(own_endpoints)
-        self._own_elements = mapped[Element, int, Data](_member)
+        self._cluster_ips = _Shared(cluster_ips)
+        self._own = _Shared(own_endpoints)
 
     def __call__(self, intent: FamilyIntent | None, proxy_name: str = "") -> State:
         """Give the state; a family that is off has no table."""
@@ -98,7 +106,8 @@ class Writer:
         seconds = tuple(sorted(self._sticky(intent.ports)))
         elements: _Elements = {
             **self._items(intent.ports),
-            layout.OWN_ENDPOINTS: self._own_elements(self._own(intent.ports)),
+            layout.CLUSTER_IPS: self._cluster_ips(intent.ports),
+            layout.OWN_ENDPOINTS: self._own(intent.ports),
             **self._of_node(intent.node),
             **self._of_shape(buckets, seconds),
         }
@@ -113,13 +122,21 @@ class Writer:
         )
 
 
+class _Shared:
+    """Elements of a set that several Services may ask for: each is there as long as one of them does."""
+
+    def __init__(self, of_ports: Callable[[ObjectRef, tuple[ServicePort, ...]], set[Element]]) -> None:
+        self._counted = counted(of_ports)
+        self._members = mapped[Element, int, Data](lambda _element, _count: MEMBER)
+
+    def __call__(self, ports: Table[ObjectRef, tuple[ServicePort, ...]]) -> Table[Element, Data]:
+        """Give the elements, counting only Services that differ from the previous call's."""
+        return self._members(self._counted(ports))
+
+
 def _chains(family: Family, node: NodeWide, buckets: tuple[Bucket, ...], seconds: tuple[int, ...]) -> tuple[Chain, ...]:
     """Give the chains: they depend on options, on the buckets in use, and on for how long clients stay."""
     return tuple(_Chains(family, node).all(buckets, seconds))
-
-
-def _member(_element: bytes, _count: int) -> Data:
-    return MEMBER
 
 
 _BLOCK: Final = 16
