@@ -7,6 +7,7 @@ bytes, a single field is not; a key of an interval set is its first value follow
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, Literal, overload
 
@@ -77,11 +78,12 @@ def protocol(name: str) -> bytes:
     return bytes((PROTOCOLS[name],))
 
 
+@lru_cache(maxsize=1 << 12)
 def host_words(*numbers: int, order: ByteOrder = "=") -> bytes:
     """Give numbers as registers hold them: marks, bit fields, types of addresses, draws; 4 bytes each.
 
     The kernel calculates with these, so they are in the machine's own order. Addresses and ports come from packets, in
-    network order on every machine.
+    network order on every machine. The same few numbers are asked for again and again.
     """
     return struct.pack(f"{order}{len(numbers)}I", *numbers)
 
