@@ -24,6 +24,7 @@ T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S")
 P = TypeVar("P", bound="Plan")
 S_contra = TypeVar("S_contra", contravariant=True)
+States_contra = TypeVar("States_contra", contravariant=True)
 StatesT = TypeVar("StatesT")
 
 
@@ -169,7 +170,7 @@ class Closable(Protocol):
         ...
 
 
-class Follower(Protocol[S_contra]):
+class Follower(Protocol[States_contra, S_contra]):
     """Acts on a change of the feature's states, and has no desired state of its own: conntrack."""
 
     @property
@@ -177,11 +178,17 @@ class Follower(Protocol[S_contra]):
         """Whether it acts on the first commit of a process too, when nobody knows what was there before."""
         ...
 
-    async def follow(self, before: S_contra | None, after: S_contra) -> str:
+    async def follow(self, before: States_contra | None, after: States_contra, found: S_contra | None) -> str:
         """Act on a change that its step has committed, and say what was done; empty for nothing.
 
-        Raising ApplyError has it retried, on its own. ``before`` is None at the first commit of a process, which only a
-        follower ``from_start`` is told of.
+        Raising ApplyError has it retried, on its own.
+
+        Args:
+            before: what was committed earlier; None at the first commit of a process, which only a follower
+                ``from_start`` is told of.
+            after: what is committed now.
+            found: what the step's target held in between, or before a start, where that was read back and was not what
+                it should hold; None where nobody but this process changed anything.
         """
         ...
 
@@ -218,7 +225,7 @@ class Step(Frozen, Generic[StatesT, S, P], frozen=True):
     want: Callable[[StatesT], S]
     empty: S
     after: tuple[str, ...] = ()
-    followers: tuple[Follower[StatesT], ...] = ()
+    followers: tuple[Follower[StatesT, S], ...] = ()
     resync: Callable[[StatesT], float | None] = lambda _states: None
     essential: bool = True
     in_process: bool = False

@@ -44,6 +44,7 @@ from podgate.targets.kubernetes.reports import (
 from podgate.targets.kubernetes.state import EMPTY, State, state_of
 
 StatesT = TypeVar("StatesT")
+S = TypeVar("S")
 
 REPORTS_PER_SECOND: Final = 500.0
 """Of all nodes together, after an edit that all of them report: as many as there are kubelets' heartbeats."""
@@ -255,10 +256,10 @@ def _divided(problems: Problems, node_name: str) -> tuple[Complaints, Complaints
     return own, others
 
 
-class _Lifted(Generic[StatesT]):
+class _Lifted(Generic[StatesT, S]):
     """A follower of the feature's states, for what holds them."""
 
-    def __init__(self, inner: Follower[StatesT]) -> None:
+    def __init__(self, inner: Follower[StatesT, S]) -> None:
         self._inner = inner
 
     @property
@@ -266,9 +267,9 @@ class _Lifted(Generic[StatesT]):
         """As the inner one."""
         return self._inner.from_start
 
-    async def follow(self, before: Told[StatesT] | None, after: Told[StatesT]) -> str:
+    async def follow(self, before: Told[StatesT] | None, after: Told[StatesT], found: S | None) -> str:
         """Have the inner one follow."""
-        return await self._inner.follow(None if before is None else before.own, after.own)
+        return await self._inner.follow(None if before is None else before.own, after.own, found)
 
 
 def _lifted(step: Step[StatesT, Any, Any]) -> Step[Told[StatesT], Any, Any]:

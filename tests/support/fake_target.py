@@ -106,14 +106,16 @@ class FakeFollower:
 
     def __init__(self) -> None:
         self.followed: list[tuple[Any, Any]] = []
+        self.found: list[Any] = []
         self.fail = 0
 
-    async def follow(self, before: Any, after: Any) -> str:
+    async def follow(self, before: Any, after: Any, found: Any) -> str:
         await asyncio.sleep(0.01)
         if self.fail:
             self.fail -= 1
             raise ApplyError("following failed")
         self.followed.append((before, after))
+        self.found.append(found)
         return f"followed to {after}"
 
 

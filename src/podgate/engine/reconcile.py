@@ -144,13 +144,14 @@ class StepTask(Generic[StatesT, S, P]):
         self._have: S | None = None  # None: unknown
         self._wanted: S | None = None  # what was committed last, whatever became of it
         self._states: StatesT | None = None  # the states that this was part of, for followers
+        self._found: S | None = None  # for them too: what was read first, and differed, since the last commit
         self._tried = 0  # the generation of the last attempt
         self._drifted = False
         self._told = False  # of drift, since the last commit
         self._read_at = 0.0
         self._attempted = -math.inf
         self._refused: dict[Key, str] = {}
-        self._followers = tuple(FollowerTask(follower, step.name, report, jitter) for follower in step.followers)
+        self._followers = tuple(FollowerTask(each, step.name, report, jitter) for each in step.followers)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -259,6 +260,8 @@ class StepTask(Generic[StatesT, S, P]):
         try:
             have = self._have if self._have is not None else await step.target.read()
             plan = step.target.diff(have, want)
+            if full and plan and self._found is None:
+                self._found = have
             refused = await step.target.apply(plan) if plan else {}
         except ApplyError as error:
             self._have = None
@@ -281,10 +284,10 @@ class StepTask(Generic[StatesT, S, P]):
         self._report.applied(Applied(step.name, generation, _told(done), seconds, healed))
         board.commit(step.name, generation)
         step.committed(generation, seconds, full)
-        if changed or self._states is None:
+        if changed or self._states is None or self._found is not None:
             for follower in self._followers:
-                follower.follow(self._states, compiled.states)
-        self._states = compiled.states
+                follower.follow(self._states, compiled.states, self._found)
+        self._states, self._found = compiled.states, None
 
     def _note_refusals(self, plan: P, refused: Mapping[Key, str], *, full: bool) -> None:
         before = dict(self._refused)
@@ -304,22 +307,27 @@ def _told(plan: Plan) -> str:
     return text if len(text) <= MOST_SHOWN else plan.brief()
 
 
-class FollowerTask(Generic[StatesT]):
+class FollowerTask(Generic[StatesT, S]):
     """Runs one follower beside its step: merges changes that it has not followed yet, and retries on its own."""
 
-    def __init__(self, follower: Follower[StatesT], step: str, report: Observer, jitter: Callable[[], float]) -> None:
+    def __init__(
+        self, follower: Follower[StatesT, S], step: str, report: Observer, jitter: Callable[[], float]
+    ) -> None:
         self._follower = follower
         self._step = step
         self._report = report
         self._jitter = jitter
-        self._todo: tuple[StatesT | None, StatesT] | None = None
+        self._todo: tuple[StatesT | None, StatesT, S | None] | None = None
         self._bell = asyncio.Event()
 
-    def follow(self, before: StatesT | None, after: StatesT) -> None:
-        """Note a committed change; the oldest ``before`` that was not followed stays."""
+    def follow(self, before: StatesT | None, after: StatesT, found: S | None) -> None:
+        """Note a committed change; the oldest ``before`` and ``found`` that were not followed stay."""
         if before is None and not self._follower.from_start:
             return
-        self._todo = (self._todo[0] if self._todo is not None else before, after)
+        if self._todo is not None:
+            before, _, earlier = self._todo
+            found = found if earlier is None else earlier
+        self._todo = (before, after, found)
         self._bell.set()
 
     async def run(self) -> None:
@@ -331,12 +339,11 @@ class FollowerTask(Generic[StatesT]):
             self._bell.clear()
             if self._todo is None:
                 continue
-            before, after = self._todo
-            self._todo = None
+            todo, self._todo = self._todo, None
             try:
-                done = await self._follower.follow(before, after)
+                done = await self._follower.follow(*todo)
             except ApplyError as error:
-                self._retry(before, after)
+                self._retry(*todo)
                 pace = pace.failed(loop.time(), self._jitter())
                 self._report.failed(f"{self._step} follower", error, pace.failures)
             else:
@@ -346,10 +353,11 @@ class FollowerTask(Generic[StatesT]):
                     self._report.followed(self._step, done)
                 pace = pace.committed(loop.time(), healed=False)
 
-    def _retry(self, before: StatesT | None, after: StatesT) -> None:
-        newest = after if self._todo is None else self._todo[1]
-        self._todo = (before, newest)
+    def _retry(self, before: StatesT | None, after: StatesT, found: S | None) -> None:
+        newer, self._todo = self._todo, (before, after, found)
         self._bell.set()
+        if newer is not None:
+            self.follow(*newer)
 
 
 async def bring_to(step: Step[StatesT, S, P], want: S) -> P:

@@ -88,7 +88,7 @@ def follow(lab: PacketLab, before: Intent, after: Intent, *, cut_tcp: bool = Fal
         follower: ConntrackFollower[Intent] = ConntrackFollower(
             "ip", lambda old, new: judge_of(old, new, "ip", cut_tcp=cut_tcp)
         )
-        return await follower.follow(before, after)
+        return await follower.follow(before, after, None)
 
     done = lab.node.call(lambda: asyncio.run(change()))
     return int(done.split()[0]) if done else 0

@@ -12,6 +12,7 @@ from podgate.model.table import Table
 
 NODE = frozenset(ip_address(each).packed for each in ("192.0.2.1", "192.0.2.2", "127.0.0.1"))
 RANGE = ("10.96.0.0/16",)
+"""As with nftables: with iptables no ranges are known."""
 
 
 def packed(text: str) -> tuple[bytes, int]:
@@ -38,7 +39,7 @@ def dns(*serving: str, protocol: str = "udp", node_port: int = 0, external: str 
 
 def intent(*ports: ServicePort, **node: Any) -> FamilyIntent:
     table = Table.of({ObjectRef("Service", "dns", "kube-system"): ports} if ports else {})
-    return FamilyIntent("ip", NodeWide(service_ranges=RANGE, **node), table)
+    return FamilyIntent("ip", NodeWide(**{"service_ranges": RANGE, **node}), table)
 
 
 PRIMARY = {"node_port_ips": (ip_address("192.0.2.1").packed,)}
@@ -105,6 +106,46 @@ CASES = {
     "later: an unknown address of the ranges": (intent(dns(A)), intent(dns(B)), UNUSED, A, False),
 }
 
+LED_ON = frozenset({packed(SERVICE), packed("203.0.113.9:53"), (b"", 30053)})
+"""What rules that were read back led on."""
+NO_RANGES: dict[str, Any] = {"service_ranges": ()}
+
+READ_BACK = {
+    # As above, where rules were read back at a start, or after others changed them, that led on to these.
+    "a Service that is gone: cluster IP": (None, intent(**NO_RANGES), SERVICE, A, True),
+    "a Service that is gone: external address": (None, intent(**NO_RANGES), "203.0.113.9:53", A, True),
+    "a Service that is gone: node port": (None, intent(**NO_RANGES), "192.0.2.1:30053", A, True),
+    "a Service that is gone: what nobody led there": (None, intent(**NO_RANGES), "203.0.113.9:54", A, False),
+    "a Service that is gone: a program of this node": (
+        *(None, intent(**NO_RANGES)),
+        *("192.0.2.1:30053", "192.0.2.1:30053", False),
+    ),
+    "a Service that is gone: a flow that was never translated": (
+        *(None, intent(**NO_RANGES)),
+        *("203.0.113.9:53", "203.0.113.9:53", False),
+    ),
+    "a Service that is gone: the number of its node port on another machine": (
+        *(None, intent(**NO_RANGES)),
+        *("10.1.0.9:30053", A, False),
+    ),
+    "what serves at a start": (None, intent(dns(B), **NO_RANGES), SERVICE, B, False),
+    "what does not serve at a start": (None, intent(dns(B), **NO_RANGES), SERVICE, A, True),
+    "a heal: a flow of the gap": (intent(dns(A)), intent(dns(A)), SERVICE, SERVICE, True),
+    "a heal: a flow of the gap by a node port": (
+        *(intent(dns(A, node_port=30053)), intent(dns(A, node_port=30053))),
+        *("192.0.2.1:30053", "192.0.2.1:30053", True),
+    ),
+    "a heal: a flow of the gap that no endpoint waits for": (intent(dns()), intent(dns()), SERVICE, SERVICE, False),
+    "a heal: what serves": (intent(dns(A)), intent(dns(A)), SERVICE, A, False),
+    "a heal: what others led elsewhere": (intent(dns(A)), intent(dns(A)), SERVICE, B, True),
+    "a heal: a cluster IP that others added": (intent(dns(A)), intent(dns(A)), UNUSED, B, True),
+    "a heal: a program of the node": (intent(dns(A)), intent(dns(A)), "192.0.2.1:53", "192.0.2.1:53", False),
+    "a heal as the Service goes, after its address had been taken away": (
+        *(intent(dns(A, external="203.0.113.7"), **NO_RANGES), intent(**NO_RANGES)),
+        *("203.0.113.7:53", A, True),
+    ),
+}
+
 THEIRS = Table.of(
     {ObjectRef("Service", "mesh", "x"): frozenset([(packed(UNUSED)[0], 0), packed("203.0.113.9:53"), (b"", 30053)])}
 )
@@ -140,6 +181,30 @@ def test_a_flow_goes_if_it_leads_to_what_does_not_serve(
     judge = judge_of(before, after, lambda: NODE)
     assert judge is not None
     assert judge(*packed(sent_to), *packed(answered_by)) is goes
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sent_to", "answered_by", "goes"), READ_BACK.values(), ids=READ_BACK.keys()
+)
+def test_what_rules_led_on_that_were_not_as_they_should_be_is_looked_at_whatever_changed(
+    before: FamilyIntent | None, after: FamilyIntent, sent_to: str, answered_by: str, *, goes: bool
+) -> None:
+    judge = judge_of(before, after, lambda: NODE, led_on=LED_ON)
+    assert judge is not None
+    assert judge(*packed(sent_to), *packed(answered_by)) is goes
+
+
+@pytest.mark.parametrize("sent_to", [UNUSED, "203.0.113.9:53", "192.0.2.1:30053"])
+def test_what_rules_led_on_and_another_proxy_has_now_is_left_to_it(sent_to: str) -> None:
+    led_on = LED_ON | {packed(UNUSED)}
+    judge = judge_of(None, intent(**NO_RANGES), lambda: NODE, THEIRS, led_on)
+    assert judge is not None
+    assert not judge(*packed(sent_to), *packed(A))
+    assert judge(*packed(SERVICE), *packed(A))
+
+
+def test_no_flow_is_looked_at_where_no_rules_led_on_and_nothing_is_known() -> None:
+    assert judge_of(None, intent(**NO_RANGES), lambda: NODE, led_on=frozenset()) is None
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_a_machine_without_descriptors_is_an_error_that_is_retried() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:
-            await follower.follow("before", "after")
+            await follower.follow("before", "after", None)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -41,7 +41,8 @@ def test_what_is_barred_is_deleted_and_the_rest_goes_on() -> None:
     follower = BarredFollower[tuple[Barred, ...]](lambda barred: barred)
 
     async def work() -> list[str]:
-        return [await follower.follow(None, ()), await follower.follow(None, barred), await follower.follow((), barred)]
+        told = [(None, ()), (None, barred), ((), barred)]
+        return [await follower.follow(before, after, None) for before, after in told]
 
     def tracked() -> set[str]:
         found: list[Entry] = []

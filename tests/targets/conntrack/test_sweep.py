@@ -15,11 +15,11 @@ TRACKED = "table inet t { chain c { type filter hook prerouting priority 0; ct s
 
 @pytest.mark.kernel
 def test_what_is_named_goes_from_the_first_commit_on() -> None:
-    asked: list[tuple[str | None, str]] = []
+    asked: list[tuple[str | None, str, str | None]] = []
     owns: list[frozenset[bytes]] = []
 
-    def judge(before: str | None, after: str, own: Own) -> FlowJudge | None:
-        asked.append((before, after))
+    def judge(before: str | None, after: str, found: str | None, own: Own) -> FlowJudge | None:
+        asked.append((before, after, found))
         if after == "nothing changed":
             return None
         owns.append(own())
@@ -28,7 +28,7 @@ def test_what_is_named_goes_from_the_first_commit_on() -> None:
         )
 
     told: list[int] = []
-    quiet: UdpSweep[str] = UdpSweep("ip", judge)
+    quiet: UdpSweep[str, str] = UdpSweep("ip", judge)
     sweep = quiet.telling(lambda _seconds, count: told.append(count))
     assert sweep.from_start
 
@@ -40,11 +40,11 @@ def test_what_is_named_goes_from_the_first_commit_on() -> None:
         lab.node.run("nft", "-f", "-", text=TRACKED)
         for protocol in ("udp", "tcp"):
             stack.enter_context(lab.flow("pod", protocol=protocol)).seen_by(EXT[4])
-        assert lab.node.run_async(lambda: sweep.follow("a", "nothing changed")) == ""
+        assert lab.node.run_async(lambda: sweep.follow("a", "nothing changed", None)) == ""
         assert protocols() == ["tcp", "udp"]
-        assert lab.node.run_async(lambda: sweep.follow(None, "first")) == "1 stale UDP flow deleted"
+        assert lab.node.run_async(lambda: sweep.follow(None, "first", "rules")) == "1 stale UDP flow deleted"
         assert protocols() == ["tcp"]
     assert told == [1], "where nothing is concerned nothing is swept"
-    assert asked == [("a", "nothing changed"), (None, "first")]
+    assert asked == [("a", "nothing changed", None), (None, "first", "rules")]
     assert socket.inet_aton(NODE[4]) in owns[0]
     assert socket.inet_aton(POD[4]) not in owns[0]

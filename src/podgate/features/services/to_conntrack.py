@@ -8,7 +8,7 @@ leads to another proxy's Service, which is that proxy's matter.
 TCP is left alone: its peers notice, and a connection to a terminating Pod is to end by itself.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_network
 from typing import Final
 
@@ -32,35 +32,44 @@ def judge_of(
     after: FamilyIntent,
     own: Callable[[], frozenset[bytes]],
     others: Table[ObjectRef, frozenset[PackedDestination]] = _NOBODYS,
+    led_on: Collection[PackedDestination] | None = None,
 ) -> FlowJudge | None:
     """Give the judge of a commit; None where it concerns no UDP flow.
 
+    At a start, and after others changed the rules, all flows to Services are looked at, whatever changed. Those of
+    Services that went while nobody watched are known by what rules still led on, and by the ranges of cluster IPs.
+
     Args:
-        before: what was committed earlier; None at a start, when all flows to Services are looked at, and those of
-            Services that went while nobody watched are known by the ranges of cluster IPs.
+        before: what was committed earlier; None at a start.
         after: what is committed now.
         own: gives this node's addresses, packed: node ports are open on no others.
         others: where flows of other proxies' Services are sent to, by Service.
+        led_on: where flows were sent to that rules led on which were read back and were not what they should be; None
+            where there were none.
     """
-    had = before.ports if before else Table[ObjectRef, tuple[ServicePort, ...]]()
-    serving: dict[PackedDestination, frozenset[bytes]] = {}
-    come: dict[PackedDestination, frozenset[bytes]] = {}
+    nothing: Table[ObjectRef, tuple[ServicePort, ...]] = Table()
+    had, is_unsure = before.ports if before else nothing, before is None or led_on is not None
+    gone = set(led_on or ())
     for change in changes(had, after.ports):
-        for port in change.old or ():
-            if port.protocol == "udp":
-                serving.update(dict.fromkeys(destinations_of(port), frozenset()))
-        for port in change.new or ():
-            if port.protocol == "udp":
-                come.update(dict.fromkeys(destinations_of(port), frozenset(port.serving)))
-    ranges = _ranges(after) if before is None else ()
-    theirs = _all_of(others) if ranges or serving.keys() - come.keys() else frozenset[PackedDestination]()
-    serving = {each: none for each, none in serving.items() if not _is_among(each, theirs)}  # it was given to them
-    serving.update(come)  # an address that went from one Service to another leads to the other's endpoints
+        gone.update(each for port in _of_udp(change.old) for each in destinations_of(port))
+    come: dict[PackedDestination, frozenset[bytes]] = {}
+    for change in changes(nothing if is_unsure else had, after.ports):
+        for port in _of_udp(change.new):
+            come.update(dict.fromkeys(destinations_of(port), frozenset(port.serving)))
+    # An address that went from one Service to another leads to the other's endpoints.
+    gone -= come.keys()
+    ranges = _ranges(after) if is_unsure else ()
+    theirs = _all_of(others) if ranges or gone else frozenset[PackedDestination]()
+    serving = {**dict.fromkeys((each for each in gone if not _is_among(each, theirs)), frozenset[bytes]()), **come}
     if not serving and not ranges:
         return None
     addresses = own()
     opened = frozenset(each for part in (before, after) if part for each in _opened(part.node, addresses))
     return _judge(serving, opened, ranges, theirs)
+
+
+def _of_udp(ports: Iterable[ServicePort] | None) -> Iterator[ServicePort]:
+    return (port for port in ports or () if port.protocol == "udp")
 
 
 def _opened(node: NodeWide, own: frozenset[bytes]) -> Iterator[bytes]:

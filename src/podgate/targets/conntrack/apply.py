@@ -54,7 +54,7 @@ class ConntrackFollower(Generic[StatesT]):
         self._family: Family = family
         self._judge = judge
 
-    async def follow(self, before: StatesT | None, after: StatesT) -> str:
+    async def follow(self, before: StatesT | None, after: StatesT, found: object) -> str:  # noqa: ARG002 - whatever it was
         """Delete the connections that the change concerns; say how many.
 
         Raises:
@@ -83,7 +83,7 @@ class BarredFollower(Generic[StatesT]):
     def __init__(self, barred: Callable[[StatesT], Sequence[Barred]]) -> None:
         self._barred = barred
 
-    async def follow(self, before: StatesT | None, after: StatesT) -> str:  # noqa: ARG002 - whatever was before
+    async def follow(self, before: StatesT | None, after: StatesT, found: object) -> str:  # noqa: ARG002 - whatever was
         """Delete them; say which.
 
         Raises:

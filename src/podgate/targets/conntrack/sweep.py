@@ -22,19 +22,20 @@ from podgate.targets.conntrack.apply import DELETING, delete_all
 from podgate.targets.conntrack.state import FlowJudge
 
 StatesT = TypeVar("StatesT")
+S = TypeVar("S")
 
 Own = Callable[[], frozenset[bytes]]
 
 _UDP: Final = 17
 
 
-class UdpSweep(Generic[StatesT]):
+class UdpSweep(Generic[StatesT, S]):
     """Sweeps after each commit that its judge is concerned by, in this process's network namespace.
 
     Args:
         family: ``ip`` or ``ip6``.
-        judge: makes the judge of a change; what was before is None at a start. Its third argument gives this machine's
-            addresses, packed. It gives None where no flow is concerned.
+        judge: makes the judge of a change out of what a follower is told: before (None at a start), after and found.
+            Its last argument gives this machine's addresses, packed. It gives None where no flow is concerned.
     """
 
     from_start = True
@@ -42,18 +43,18 @@ class UdpSweep(Generic[StatesT]):
     def __init__(
         self,
         family: Family,
-        judge: Callable[[StatesT | None, StatesT, Own], FlowJudge | None],
+        judge: Callable[[StatesT | None, StatesT, S | None, Own], FlowJudge | None],
         swept: Callable[[float, int], None] = lambda _seconds, _count: None,
     ) -> None:
         self._family: Family = family
         self._judge = judge
         self._swept = swept
 
-    def telling(self, swept: Callable[[float, int], None]) -> "UdpSweep[StatesT]":
+    def telling(self, swept: Callable[[float, int], None]) -> "UdpSweep[StatesT, S]":
         """Give one that does the same, and tells of it."""
         return UdpSweep(self._family, self._judge, swept)
 
-    async def follow(self, before: StatesT | None, after: StatesT) -> str:
+    async def follow(self, before: StatesT | None, after: StatesT, found: S | None) -> str:
         """Delete the flows that the change concerns; say how many.
 
         Raises:
@@ -61,7 +62,7 @@ class UdpSweep(Generic[StatesT]):
         """
         started = time.perf_counter()
         with refused(DELETING, ApplyError):
-            judge = self._judge(before, after, _own)
+            judge = self._judge(before, after, found, _own)
             if judge is None:
                 return ""
             count = await delete_all(self._family, partial(_must_go, judge))

@@ -143,7 +143,7 @@ def test_a_pass_that_read_everything_is_a_full_one() -> None:
 
 def test_the_step_after_which_a_family_is_in_force_is_watched_and_no_other() -> None:
     told = Told()
-    sweep: UdpSweep[Any] = UdpSweep("ip", lambda _before, _after, _own: None)
+    sweep: UdpSweep[Any, Any] = UdpSweep("ip", lambda _before, _after, _found, _own: None)
     heard: list[tuple[int, float, bool]] = []
     steps: list[Step[Any, Any, Any]] = [
         Step(name, FakeTarget(), lambda states: states, {}, followers=(sweep,), committed=lambda *it: heard.append(it))

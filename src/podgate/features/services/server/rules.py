@@ -8,7 +8,7 @@ was in force before a start, so each step reads its own once.
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from podgate.features.services.backends import (
     BINARIES,
@@ -19,8 +19,9 @@ from podgate.features.services.backends import (
     last_step,
     steps_before,
 )
-from podgate.features.services.intent import FAMILIES
+from podgate.features.services.intent import FAMILIES, PackedDestination
 from podgate.features.services.iptables_names import NAMES, TABLES
+from podgate.features.services.led_on import led_on_by_chains, led_on_by_table
 from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE, Leftovers, LeftoversTarget
 from podgate.features.services.server.passes import Passes
 from podgate.features.services.settings import Settings
@@ -37,6 +38,11 @@ from podgate.targets.iptables.state import Binary, TableName
 from podgate.targets.iptables.state import State as IptablesState
 from podgate.targets.nftables.apply import NftablesTarget
 from podgate.targets.nftables.state import State as NftablesState
+
+S = TypeVar("S")
+
+_LedOn = Callable[[S], frozenset[PackedDestination]]
+"""Says where UDP flows are sent to that rules which were read back lead on."""
 
 _SECONDS: Final = 600.0
 """How long iptables may take: it needs minutes for tens of thousands of Services."""
@@ -97,7 +103,7 @@ def _nftables(choice: Choice, family: Family, table: str, passes: Passes) -> Ste
         want=lambda states: states.nftables_of(family),
         empty=NftablesState.absent(family, table),
         after=() if chosen else (last_step(choice, family),),
-        followers=_followers(family) if chosen else (),
+        followers=_followers(family, led_on_by_table) if chosen else (),
         gap=lambda states: states.settings.min_sync_period if chosen else 0.0,
         essential=chosen,
         recovers=False,
@@ -125,7 +131,7 @@ def _iptables(
         want=lambda states: states.iptables_of(binary, family, table),
         empty=IptablesState(family, binary, table=table),
         after=steps_before(choice, binary, family, table),
-        followers=_followers(family) if name == last_step(choice, family) else (),
+        followers=_followers(family, led_on_by_chains) if name == last_step(choice, family) else (),
         # The kernel tells nobody what iptables-legacy does, and nobody listens for the canary's sake alone.
         resync=lambda states: states.settings.sync_period if binary == "legacy" or table == "mangle" else None,
         gap=lambda states: states.settings.min_sync_period,
@@ -159,12 +165,12 @@ def _leftovers(
     )
 
 
-def _followers(family: Family) -> tuple[UdpSweep[States], ...]:
-    return (UdpSweep(family, partial(_judge, family)),)
+def _followers(family: Family, led_on: _LedOn[S]) -> tuple[UdpSweep[States, S], ...]:
+    def judge(before: States | None, after: States, found: S | None, own: Own) -> FlowJudge | None:
+        intent = after.intent.of(family)
+        if intent is None:
+            return None
+        had = None if before is None else before.intent.of(family)
+        return judge_of(had, intent, own, after.intent.theirs, None if found is None else led_on(found))
 
-
-def _judge(family: Family, before: States | None, after: States, own: Own) -> FlowJudge | None:
-    intent = after.intent.of(family)
-    if intent is None:
-        return None
-    return judge_of(None if before is None else before.intent.of(family), intent, own, after.intent.theirs)
+    return (UdpSweep(family, judge),)
