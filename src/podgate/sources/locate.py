@@ -17,14 +17,14 @@ from podgate.model.files import FileContent, Present
 from podgate.model.frozen import ObjectRef
 from podgate.model.problems import Problem
 from podgate.sources.manifests import SnapshotReader
-from podgate.sources.objects import Place, object_at
+from podgate.sources.objects import Place, object_at, parsed_file
 
 _BLOCK: Final = re.compile(rb":[ \t]*[|](?:[+-]?[1-9]?|[1-9][+-])[ \t]*(?:#.*)?\r?$")
 """The end of a line that begins a literal block (YAML 1.1, 9.3.4): its text starts on the next line, line by line."""
 
 _MOST_READ: Final = 1 << 18
 """Bytes of a text above which no lines are looked for: reading it anew for a message would hold up everything else, and
-the lines of the last text are kept, in up to 18 times its length. Of a ``.jsonl`` only one line is read."""
+the last text is kept with its lines, in up to some 20 times its length. Of a ``.jsonl`` only one line is read."""
 
 Files = Mapping[str, FileContent]
 
@@ -48,6 +48,7 @@ class Locator:
         self._manifests = manifests
         # Problems come in groups, of one file.
         self._lines = functools.lru_cache(maxsize=1)(Lines)
+        self._parsed = functools.lru_cache(maxsize=1)(parsed_file)
 
     def where(self, ref: ObjectRef, field: str, files: Files) -> str:
         """Give ``PATH:LINE`` for a field of a file, ``Kind/NS/NAME:field`` for one of an object."""
@@ -125,7 +126,7 @@ class Locator:
         """Give the place of a field of an object, and whether it is that of a line inside of a text in the object."""
         if len(found.data) > _MOST_READ and not found.path.endswith(".jsonl"):
             return found.path, False
-        outside, inside, text = _split(object_at(*found), split_path(problem.field))
+        outside, inside, text = _split(object_at(*found, self._parsed), split_path(problem.field))
         line = self._line(found.path, found.data, found.place.document, field_path((*found.place.parts, *outside)))
         if line is None:
             return found.path, False

@@ -151,11 +151,14 @@ def objects_in(parsed: Parsed) -> Iterator[tuple[Place, Any]]:
     return _objects_of((parsed,), [])
 
 
-def object_at(path: str, data: bytes, place: Place) -> Any:
-    """Give the object that stands at a place; None where the text has none there."""
+def object_at(path: str, data: bytes, place: Place, parsed: Callable[[str, bytes], Parsed] = parsed_file) -> Any:
+    """Give the object that stands at a place; None where the text has none there.
+
+    Whoever asks for many of one file gives a ``parsed`` that remembers.
+    """
     line = json_line(data, place.document) if _suffix(path) == ".jsonl" else None
     text, index = (line[1], 0) if line else (data, place.document)
-    documents = parsed_file(path, text).documents
+    documents = parsed(path, text).documents
     found: Any = documents[index] if index < len(documents) else None
     for part in place.parts:
         found = found[part]
