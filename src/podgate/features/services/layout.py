@@ -301,9 +301,9 @@ def buckets_in_use(*, masquerade_all: bool) -> Callable[[ObjectRef, tuple[Servic
     return used
 
 
-def cluster_ips(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> set[bytes]:
-    """Give a Service's cluster IP; two Services of a folder may share one, with other ports."""
-    return {port.cluster_ip for port in ports}
+def cluster_ips(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> tuple[bytes, ...]:
+    """Give a Service's cluster IP, which all its ports have; two Services of a folder may share one."""
+    return tuple(port.cluster_ip for port in ports[:1])
 
 
 def own_endpoints(_ref: ObjectRef, ports: tuple[ServicePort, ...]) -> set[bytes]:

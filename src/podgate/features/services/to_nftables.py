@@ -125,7 +125,7 @@ class Writer:
 class _Shared:
     """Elements of a set that several Services may ask for: each is there as long as one of them does."""
 
-    def __init__(self, of_ports: Callable[[ObjectRef, tuple[ServicePort, ...]], set[Element]]) -> None:
+    def __init__(self, of_ports: Callable[[ObjectRef, tuple[ServicePort, ...]], Iterable[Element]]) -> None:
         self._counted = counted(of_ports)
         self._members = mapped[Element, int, Data](lambda _element, _count: MEMBER)
 
