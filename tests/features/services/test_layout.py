@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podgate.features.services.intent import FamilyIntent, Guard, LocalTraffic, NodeWide, ServicePort
-from podgate.features.services.layout import BUCKETS, Bucket, declarations, items_of
+from podgate.features.services.layout import BUCKETS, CLUSTER_IPS, Bucket, cluster_ips, declarations, items_of
 from podgate.features.services.to_nftables import Writer, table_name
 from podgate.model.frozen import ObjectRef
 from podgate.model.table import Table
 from podgate.targets.nftables.diff import diff, element_texts
+from podgate.targets.nftables.elements import MEMBER
 from podgate.targets.nftables.state import State
 
 REF = ObjectRef("Service", "web", "shop")
@@ -150,7 +151,8 @@ ELEMENTS: dict[str, tuple[ServicePort, dict[str, list[str]]]] = {
 def test_elements_of_a_service(port: ServicePort, expected: Mapping[str, list[str]]) -> None:
     declared = {each.name: each for each in declarations("ip")}
     found: dict[str, list[str]] = {}
-    for name, key, data in sorted(items_of(masquerade_all=False)(REF, (port,)), key=lambda item: item[1]):
+    shared = [(CLUSTER_IPS, each, MEMBER) for each in cluster_ips(REF, (port,))]
+    for name, key, data in sorted((*items_of(masquerade_all=False)(REF, (port,)), *shared), key=lambda item: item[1]):
         found.setdefault(name, []).extend(element_texts(declared[name], [(key, data)]))
     assert found == expected
 
