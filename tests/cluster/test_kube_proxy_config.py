@@ -1,6 +1,7 @@
-"""``--write-config-to``: podgate under the old name writes what the real kube-proxy writes.
+"""``--write-config-to``: podgate under the old name writes and refuses what the real kube-proxy writes and refuses.
 
-Here: command lines, with a file and without one. Not here: what the fields mean (tests/features/services).
+Here: command lines, with a file and without one. Not here: what the fields mean, and what podgate says of those beyond
+their limits (tests/features/services).
 Invariant: both get the same words, and what they wrote is compared field by field.
 """
 
@@ -14,6 +15,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.features.services.proxy_limits import CASES, given
 from tests.support.controlplane import build
 
 OLD_NAME: Final = (sys.executable, "-m", "podgate.features.services.dropin")
@@ -40,6 +42,17 @@ def test_the_configuration_is_written_as_kube_proxy_writes_it(line: str, tmp_pat
     words = line.replace("FILE", str(tmp_path / "given")).split()
     theirs = written((str(build(("kube-proxy",)) / "kube-proxy"), *words), tmp_path / "theirs")
     assert written((*OLD_NAME, *words), tmp_path / "ours") == theirs
+
+
+@pytest.mark.parametrize("verdict", ["refused", "taken"])
+def test_the_limits_of_fields_are_those_of_kube_proxy(verdict: str, tmp_path: Path) -> None:
+    bodies = CASES[verdict] if verdict == "taken" else [case["body"] for case in CASES[verdict]]
+    theirs, codes = str(build(("kube-proxy",)) / "kube-proxy"), {}
+    for body in bodies:
+        path = given(body, tmp_path)
+        command = (theirs, "--config", str(path), "--write-config-to", str(tmp_path / "written"))
+        codes[body] = subprocess.run(command, check=False, capture_output=True, cwd="/", timeout=60).returncode
+    assert codes == dict.fromkeys(bodies, int(verdict == "refused"))
 
 
 def written(command: Sequence[str], path: Path) -> Any:

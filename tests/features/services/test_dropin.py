@@ -124,6 +124,16 @@ def test_a_flag_that_changes_nothing_is_named_with_the_reason_unless_it_says_the
     )
 
 
+def test_a_flag_of_another_mode_is_named_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "--proxy-mode=nftables --iptables-localhost-nodeports=false --pod-bridge-interface=br0 --masquerade-all"
+    settings_of(read_flags(line.split()), stderr_log({}))
+    said = capsys.readouterr().err
+    assert [flag for flag in line.replace("=", " ").split() if f"{flag} has no effect here: " in said] == [
+        "--iptables-localhost-nodeports",
+        "--pod-bridge-interface",
+    ]
+
+
 def test_mistakes_in_flags_are_told_at_once_by_the_names_of_the_old_program(capsys: pytest.CaptureFixture[str]) -> None:
     line = "--proxy-mode=nft --healthz-bind-address=nowhere --iptables-sync-period=0s --hostname-override="
     assert main(line.split()) == 1

@@ -7,7 +7,7 @@ import pytest
 from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.feature import FEATURE
 from podgate.features.services.proxy_config import read_config
-from podgate.features.services.proxy_settings import options_in
+from podgate.features.services.proxy_settings import idle_fields, options_in, paths_of
 from podgate.features.services.settings import Settings
 from podgate.model.frozen import file_ref
 
@@ -91,6 +91,85 @@ def test_options(body: str, backend: str | None, expected: dict[str, Any]) -> No
     found = options_in(config, backend)
     assert found == expected
     settings_from(Settings, found)
+
+
+IN_IPTABLES: str = "it counts in mode iptables alone, and nftables is in force"
+IN_NFTABLES: str = "it counts in mode nftables alone, and iptables is in force"
+
+EVERY_PART: str = """
+iptables: {localhostNodePorts: true, masqueradeAll: false, masqueradeBit: 14, minSyncPeriod: 0s, syncPeriod: 30s}
+ipvs: {excludeCIDRs: null, minSyncPeriod: 0s, scheduler: "", syncPeriod: 30s}
+nftables: {masqueradeAll: false, masqueradeBit: null, minSyncPeriod: 1s, syncPeriod: 0s}
+"""
+
+IDLE: dict[str, tuple[str, str, str | None, dict[str, str]]] = {
+    "what is left in the part of the mode before": (
+        "iptables: {masqueradeAll: true, syncPeriod: 1h, masqueradeBit: 13, localhostNodePorts: false}",
+        "nftables",
+        None,
+        {
+            "iptables.masqueradeAll": f"{IN_IPTABLES}: write nftables.masqueradeAll",
+            "iptables.syncPeriod": f"{IN_IPTABLES}: write nftables.syncPeriod",
+            "iptables.masqueradeBit": f"{IN_IPTABLES}: write nftables.masqueradeBit",
+            "iptables.localhostNodePorts": (
+                f"{IN_IPTABLES}, where node ports are open on loopback if localhost is among nodePortAddresses"
+            ),
+        },
+    ),
+    "the other way": (
+        "nftables: {minSyncPeriod: 5s}\niptables: {masqueradeAll: true}",
+        "iptables",
+        None,
+        {"nftables.minSyncPeriod": f"{IN_NFTABLES}: write iptables.minSyncPeriod"},
+    ),
+    "what both parts say alike": (
+        "nftables: {masqueradeAll: true, masqueradeBit: 3}\niptables: {masqueradeAll: true, masqueradeBit: 4}",
+        "nftables",
+        None,
+        {"iptables.masqueradeBit": f"{IN_IPTABLES}: write nftables.masqueradeBit"},
+    ),
+    "what kubeadm, EKS and --write-config-to write into every part": (
+        EVERY_PART,
+        "nftables",
+        None,
+        {},
+    ),
+    "another way to tell Pods apart": (
+        "detectLocal: {bridgeInterface: br0, interfaceNamePrefix: veth}\nclusterCIDR: 10.0.0.0/8",
+        "nftables",
+        None,
+        {
+            "detectLocal.bridgeInterface": (
+                "it counts where BridgeInterface tells Pods apart, and ClusterCIDR is in force: choose BridgeInterface"
+            ),
+            "detectLocal.interfaceNamePrefix": (
+                "it counts where InterfaceNamePrefix tells Pods apart, and ClusterCIDR is in force: "
+                "choose InterfaceNamePrefix"
+            ),
+        },
+    ),
+    "the way that a flag gives": (
+        "detectLocal: {bridgeInterface: br0}\nclusterCIDR: 10.0.0.0/8",
+        "nftables",
+        "BridgeInterface",
+        {
+            "clusterCIDR": (
+                "it counts where ClusterCIDR tells Pods apart, and BridgeInterface is in force: choose ClusterCIDR"
+            )
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "backend", "local_mode", "expected"), IDLE.values(), ids=IDLE)
+def test_fields_of_what_is_not_in_force(
+    body: str, backend: str, local_mode: str | None, expected: dict[str, str]
+) -> None:
+    config = read_config(file_ref("f"), (HEAD + body).encode())
+    assert config.problems == ()
+    assert dict(idle_fields(config, backend, local_mode)) == expected
+    idle_options = {option for option, path in paths_of(backend).items() if path in expected}
+    assert idle_options.isdisjoint(options_in(config, backend, local_mode))
 
 
 @pytest.mark.parametrize(("mode", "words"), [("ipvs", "use nftables"), ("userspace", "write nftables or iptables")])

@@ -25,8 +25,9 @@ from podgate.commandline.guidance import OLD_NAMES
 from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.feature import FEATURE, Services
 from podgate.features.services.proxy_config import ProxyConfig, completed, nested, node_name, usual_pages
-from podgate.features.services.proxy_flags import ProxyFlags, in_old_words, read_flags
-from podgate.features.services.proxy_settings import NO_IPVS, options_in, paths_of
+from podgate.features.services.proxy_flags import ProxyFlags, flag_of, in_old_words, read_flags
+from podgate.features.services.proxy_limits import beyond_limits
+from podgate.features.services.proxy_settings import NO_IPVS, idle_fields, options_in, paths_of
 from podgate.features.services.proxy_usage import usage_lines
 from podgate.features.services.server.proxy_file import config_in
 from podgate.features.services.settings import Settings
@@ -61,14 +62,29 @@ def settings_of(flags: ProxyFlags, log: Log) -> Settings:
     except SettingsError as error:
         mistakes += (f"--proxy-mode: {each}" for each in error.problems)
         options = options_in(config, "nftables")
+    settings = None
     try:
         settings = settings_from(Settings, options)
     except SettingsError as error:
         mistakes += _told_by_old_names(error, options["backend"]).problems
-        raise SettingsError(mistakes) from error
-    if mistakes:
+    told = {each.partition(" ")[0].rstrip(":") for each in mistakes}
+    limits = ((f"--{flag_of(path)}", said) for path, said in beyond_limits(config))
+    mistakes += dict.fromkeys(f"{flag} {said}" for flag, said in limits if flag not in told)
+    if mistakes or settings is None:
         raise SettingsError(mistakes)
+    for path, why in idle_fields(config, options["backend"]):
+        note = f"--{flag_of(path)} has no effect here: {why}"
+        log.warning(note)
     return settings
+
+
+def _check_writable(flags: ProxyFlags, log: Log) -> None:
+    """Raise SettingsError for flags that kube-proxy would not write as a configuration; mode ipvs it would."""
+    try:
+        settings_of(flags, log)
+    except SettingsError as error:
+        if others := [each for each in error.problems if NO_IPVS not in each]:
+            raise SettingsError(others) from error
 
 
 def _told_by_old_names(error: SettingsError, backend: str) -> SettingsError:
@@ -121,6 +137,8 @@ def _write_config(flags: ProxyFlags, log: Log) -> int:
         if flags.config:
             config = config_in(flags.config, log.warning)
             given = {**usual_pages(config["bindAddress"]), **config.given, **given}
+        else:
+            _check_writable(flags, log)
         Path(flags.write_to).write_text(yaml.safe_dump(nested(completed(given))), encoding="utf-8")
     except SettingsError as error:
         return _refuse(error)

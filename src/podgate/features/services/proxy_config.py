@@ -2,7 +2,7 @@
 
 Here: reading the document, writing the defaults. Not here: the fields (proxy_fields.py), what they do (settings.py).
 Invariant: as the old program does, an unknown key is a warning and a value of a wrong type an error; what is given and
-changes nothing here is named in a warning that says why.
+never changes anything here is named in a warning that says why (what another field makes idle: proxy_settings.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,6 +42,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,),
     "float": (int, float),
     "list": (list,),
+    "maps": (list,),
     "map": (dict,),
     "duration": (str,),
 }
@@ -51,6 +52,7 @@ _WORDS: Final = {
     "int": "a whole number",
     "float": "a number",
     "list": "a list of texts",
+    "maps": "a list of maps",
     "map": "a map",
     "duration": "a duration as 30s or 1h30m",
 }
@@ -121,6 +123,11 @@ def node_name(text: str) -> str:
 
 _MODE_PARTS: Final = ("iptables", "ipvs", "nftables")
 _OF_ONE_PART: Final[Mapping[str, Any]] = {"syncPeriod": 30 * SECOND, "minSyncPeriod": SECOND, "masqueradeAll": False}
+
+
+def is_usual(path: str, value: Any) -> bool:
+    """Say whether a field has the value that it has unless somebody says another, in whichever part of a mode."""
+    return value in (FIELDS[path].default, ()) or value == _OF_ONE_PART.get(path.rpartition(".")[2])
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,7 +210,7 @@ class _Reader:
         if path == "featureGates":
             self._check_gates(value)
         if field.type != "duration":
-            yield path, tuple(value) if field.type == "list" else value
+            yield path, tuple(value) if isinstance(value, list) else value
             return
         try:
             yield path, parse(value)
@@ -219,8 +226,7 @@ class _Reader:
     def _say_unused(self, given: Mapping[str, Any]) -> None:
         for path, value in given.items():
             field = FIELDS[path]
-            same = value in (field.default, ()) if field.type == "list" else value == field.default
-            if field.unused and not same:
+            if field.unused and not is_usual(path, value):
                 self._complain("warning", "Unused", path, f"it changes nothing here: {field.unused}")
         for gate in given.get("featureGates", {}):
             if gate != EXTERNAL_IPS_GATE:
@@ -231,6 +237,7 @@ class _Reader:
 def _fits(field: ConfigField, value: Any) -> bool:
     if isinstance(value, bool) and field.type != "bool":
         return False
-    if field.type == "list":
-        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if field.type in ("list", "maps"):
+        items = str if field.type == "list" else Mapping
+        return isinstance(value, list) and all(isinstance(each, items) for each in value)
     return isinstance(value, _TYPES[field.type])

@@ -7,7 +7,7 @@ Invariant: every field of the old program's configuration is here, and each that
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-FieldType = Literal["text", "bool", "int", "float", "duration", "list", "map"]
+FieldType = Literal["text", "bool", "int", "float", "duration", "list", "maps", "map"]
 
 SECOND: Final = 1_000_000_000
 
@@ -67,7 +67,7 @@ FIELDS: Final[dict[str, ConfigField]] = {
     "logging.format": ConfigField("text", "text", _LOGS),
     "logging.options": ConfigField("map", {}, _LOGS),
     "logging.verbosity": ConfigField("int", 0, _LOGS),
-    "logging.vmodule": ConfigField("list", None, _LOGS),
+    "logging.vmodule": ConfigField("maps", None, _LOGS),
     "metricsBindAddress": ConfigField("text", "127.0.0.1:10249"),
     "mode": ConfigField("text", ""),
     "nftables.masqueradeAll": ConfigField("bool", default=False),

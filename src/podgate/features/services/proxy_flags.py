@@ -241,6 +241,12 @@ def unused_why(flag: ProxyFlag) -> str:
     return FIELDS[flag.fields[0]].unused if flag.fields else ""
 
 
+def flag_of(path: str) -> str:
+    """Give the flag that sets a field, of which ``path`` may name an item."""
+    field = path.partition("[")[0]
+    return next(name for name, flag in FLAGS.items() if field in flag.fields)
+
+
 def in_old_words(mistake: str, options: Mapping[str, str]) -> str:
     """Name the flags of kube-proxy in place of podgate's.
 

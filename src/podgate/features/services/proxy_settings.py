@@ -4,7 +4,7 @@ Here: field by field. Not here: reading the file (proxy_config.py), the old prog
 Invariant: an option that the file says nothing of is not given, so that it keeps its default, or a flag's value.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,11 +15,12 @@ from podgate.features.services.proxy_config import (
     HEALTH_PORT,
     METRICS_PORT,
     ProxyConfig,
+    is_usual,
     node_name,
     usual_pages,
     with_port,
 )
-from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, SECOND
+from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, FIELDS, SECOND
 from podgate.features.services.settings import ALL, LOCALHOST
 from podgate.model.spelling import did_you_mean
 
@@ -28,6 +29,7 @@ NO_IPVS: Final = (
     "what kube-proxy left in ipvs mode is removed by its own --cleanup"
 )
 _MODES: Final = {"": "iptables", "iptables": "iptables", "nftables": "nftables"}
+_ON_LOOPBACK: Final = f"node ports are open on loopback if {LOCALHOST} is among nodePortAddresses"
 
 
 def _seconds(nanoseconds: int) -> float:
@@ -64,14 +66,22 @@ _BY_MODE: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "minSyncPeriod": ("min_sync_period", _seconds),
     "syncPeriod": ("sync_period", _seconds),
 }
+_OF_LOCAL_MODE: Final = {
+    "clusterCIDR": "ClusterCIDR",
+    "detectLocal.bridgeInterface": "BridgeInterface",
+    "detectLocal.interfaceNamePrefix": "InterfaceNamePrefix",
+}
+"""Fields that count with one way to tell Pods' traffic apart alone."""
+_LOCAL_MODES: Final = frozenset((*_OF_LOCAL_MODE.values(), "NodeCIDR"))
 
 
-def options_in(config: ProxyConfig, backend: str | None = None) -> dict[str, Any]:
+def options_in(config: ProxyConfig, backend: str | None = None, local_mode: str | None = None) -> dict[str, Any]:
     """Give the options that a configuration names, by the names of the settings.
 
     Args:
         config: what was read.
         backend: what ``--backend`` says, which goes before the mode in the file.
+        local_mode: what ``--detect-local-mode`` says, which goes before that in the file.
 
     Raises:
         SettingsError: the mode is none that is built.
@@ -84,7 +94,7 @@ def options_in(config: ProxyConfig, backend: str | None = None) -> dict[str, Any
     chosen = backend or _MODES[mode]
     options: dict[str, Any] = {"backend": chosen, **_pages(config)}
     for path, (option, meaning) in _FIELDS.items():
-        if path in config.given:
+        if path in config.given and _counts(path, _local_mode(config, local_mode)):
             options[option] = meaning(config.given[path])
     for name, (option, meaning) in _BY_MODE.items():
         if f"{chosen}.{name}" in config.given:
@@ -95,6 +105,35 @@ def options_in(config: ProxyConfig, backend: str | None = None) -> dict[str, Any
     if EXTERNAL_IPS_GATE in gates:
         options["external_ips"] = bool(gates[EXTERNAL_IPS_GATE])
     return options
+
+
+def idle_fields(config: ProxyConfig, backend: str, local_mode: str | None = None) -> Iterator[tuple[str, str]]:
+    """Give the fields that change nothing since another part is in force, and what to write instead.
+
+    What a part says unless somebody says otherwise is not named, nor what the part in force says, too. Arguments as
+    above.
+    """
+    mode = _local_mode(config, local_mode)
+    for path, value in config.given.items():
+        part, _, name = path.partition(".")
+        other = f"{backend}.{name}"
+        if is_usual(path, value) or FIELDS[path].unused:
+            continue
+        if part in _MODES and part != backend and not (other in FIELDS and config.given.get(other) == value):
+            why = f"it counts in mode {part} alone, and {backend} is in force"
+            yield path, f"{why}: write {other}" if other in FIELDS else f"{why}, where {_ON_LOOPBACK}"
+        elif not _counts(path, mode):
+            wanted = _OF_LOCAL_MODE[path]
+            yield path, f"it counts where {wanted} tells Pods apart, and {mode} is in force: choose {wanted}"
+
+
+def _counts(path: str, local_mode: str) -> bool:
+    """Whether a field counts with a way to tell Pods' traffic apart; with one that there is not, nobody knows."""
+    return local_mode not in _LOCAL_MODES or _OF_LOCAL_MODE.get(path, local_mode) == local_mode
+
+
+def _local_mode(config: ProxyConfig, given: str | None) -> str:
+    return str(given or config["detectLocalMode"] or "ClusterCIDR")
 
 
 def paths_of(backend: str) -> Mapping[str, str]:

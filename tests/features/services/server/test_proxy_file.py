@@ -75,6 +75,30 @@ def test_what_changes_nothing_is_said_with_its_place(tmp_path: Path) -> None:
     assert said[1].startswith(f"{file}:6: warning: nodePortAdresses: there is no such field")
 
 
+def test_fields_of_another_mode_or_way_to_tell_pods_apart_are_named_with_what_to_write(tmp_path: Path) -> None:
+    file = tmp_path / "config.conf"
+    said: list[str] = []
+    file.write_text(
+        f"{HEAD}iptables:\n  masqueradeAll: true\ndetectLocal:\n  bridgeInterface: br0\nwinkernel: {{sourceVip: x}}\n"
+    )
+    configured_by(str(file), {"config": str(file)}, said.append)
+    places = [line.removeprefix(f"{file}:").partition(" it changes nothing here: ")[::2] for line in said]
+    assert places == [
+        (
+            "5: warning: iptables.masqueradeAll:",
+            "it counts in mode iptables alone, and nftables is in force: write nftables.masqueradeAll",
+        ),
+        (
+            "7: warning: detectLocal.bridgeInterface:",
+            "it counts where BridgeInterface tells Pods apart, and ClusterCIDR is in force: choose BridgeInterface",
+        ),
+        ("8: warning: winkernel.sourceVip:", "podgate runs on Linux"),
+    ]
+    said.clear()
+    configured_by(str(file), {"backend": "iptables", "detect_local_mode": "BridgeInterface"}, said.append)
+    assert len(said) == 1, "flags go before the file"
+
+
 MANY = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftable

@@ -2,18 +2,19 @@
 
 Here: reading the file, and saying of each mistake where in it. Not here: what fields mean (proxy_settings.py), which
 there are (proxy_fields.py).
-Invariant: a mistake in a value that the file gave names the file's line and field, whoever found it; one in a flag
-names the flag.
+Invariant: nothing that kube-proxy refuses is taken (proxy_limits.py). A mistake in a value that the file gave names the
+file's line and field, whoever found it; one in a flag names the flag.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.proxy_config import ProxyConfig, read_config
-from podgate.features.services.proxy_settings import options_in, paths_of
+from podgate.features.services.proxy_limits import beyond_limits
+from podgate.features.services.proxy_settings import NO_IPVS, idle_fields, options_in, paths_of
 from podgate.features.services.settings import Settings
 from podgate.model.fieldpath import field_path
 from podgate.model.files import Present
@@ -37,22 +38,25 @@ def configured_by(path: str, given: Mapping[str, Any], say: Callable[[str], None
     """
     file = _read(path)
     options, mistakes, others = file.options(given)
-    if mistakes or others or not file.config.is_usable:
-        raise SettingsError([*others, *file.lines((*file.config.problems, *mistakes))])
-    for line in file.lines(file.config.problems):
-        say(line)
+    _tell(file, mistakes, others, say)
     return options
 
 
 def config_in(path: str, say: Callable[[str], None]) -> ProxyConfig:
-    """Give a KubeProxyConfiguration by its fields; arguments and errors as above."""
+    """Give a KubeProxyConfiguration by its fields, of any mode; arguments and errors as above."""
     file = _read(path)
-    lines = file.lines(file.config.problems)
-    if not file.config.is_usable:
-        raise SettingsError(lines)
+    _, mistakes, others = file.options({})
+    _tell(file, [each for each in mistakes if each.message != NO_IPVS], others, say)
+    return file.config
+
+
+def _tell(file: "_File", found: Sequence[Problem], others: Sequence[str], say: Callable[[str], None]) -> None:
+    problems = (*file.config.problems, *found)
+    lines = file.lines(problems)
+    if others or any(each.severity == "error" for each in problems):
+        raise SettingsError([*others, *lines])
     for line in lines:
         say(line)
-    return file.config
 
 
 def _read(path: str) -> "_File":
@@ -75,18 +79,19 @@ class _File:
         return [self._locator.describe(each, self._files) for _, each in sorted(placed, key=lambda pair: pair[0])]
 
     def options(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem], list[str]]:
-        """Give the options, mistakes of the file in them, and those of the command line.
+        """Give the options, what is wrong with the file or changes nothing in it, and mistakes of the command line.
 
         Fields that cannot be read are told already, and what other fields say together with them is not known.
         """
         wrong = {problem.field for problem in self.config.problems if problem.severity == "error"}
         mistakes: list[Problem] = []
+        local_mode = given.get("detect_local_mode")
         try:
             backend = given.get("backend") or ("nftables" if "mode" in wrong else None)
-            options = {**options_in(self.config, backend), **given}
+            options = {**options_in(self.config, backend, local_mode), **given}
         except SettingsError as error:
             mistakes += (self._mistake("mode", each) for each in error.problems)
-            options = {**options_in(self.config, "nftables"), **given}
+            options = {**options_in(self.config, "nftables", local_mode), **given}
         others: list[str] = []
         try:
             settings_from(Settings, options)
@@ -97,6 +102,13 @@ class _File:
                     others.append(said)
                 elif not any(re.search(rf"\b{re.escape(name)}\b", f"{field}: {message}") for name in wrong if name):
                     mistakes.append(self._mistake(field, message))
+        told = {each.field for each in mistakes}
+        mistakes += (self._mistake(path, said) for path, said in beyond_limits(self.config) if path not in told)
+        if "mode" not in wrong | told:
+            mistakes += (
+                Problem(self._ref, "warning", "Unused", path, f"it changes nothing here: {why}")
+                for path, why in idle_fields(self.config, options["backend"], local_mode)
+            )
         return options, mistakes, others
 
     def _mistake(self, field: str, message: str) -> Problem:
