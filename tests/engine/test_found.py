@@ -98,6 +98,19 @@ def test_what_was_read_first_is_told_to_a_follower_that_failed_meanwhile() -> No
     assert rig.follower.followed == [(None, States(A))]
 
 
+def test_what_stays_since_it_is_refused_is_told_once_it_goes() -> None:
+    async def story(rig: Rig) -> None:
+        rig.follower.from_start = True
+        rig.first.state, rig.first.refuses = dict(OLD), True
+        rig.publish({}, resync=10.0)
+        await asyncio.sleep(35.0)
+        assert (rig.first.reads, rig.first.state, set(rig.follower.found)) == (4, OLD, {None})
+        rig.first.refuses = False
+        await asyncio.sleep(35.0)
+
+    assert [each for each in play(story).follower.found if each is not None] == [OLD]
+
+
 def test_a_change_while_a_follower_works_is_merged_with_the_one_that_it_fails_at() -> None:
     async def story(rig: Rig) -> None:
         task: FollowerTask[str, str] = FollowerTask(rig.follower, "step", rig.heard, lambda: 0.0)

@@ -44,6 +44,7 @@ class FakeTarget:
         self.fail_answers = 0  # applies that do their work and then fail to say so
         self.fail_watches = 0
         self.asks_to_wait = 0.0
+        self.refuses = False  # whatever it is
         self.reads = 0
         self.plans: list[FakePlan] = []
         self.slow = 0.0
@@ -63,6 +64,8 @@ class FakeTarget:
 
     async def apply(self, plan: FakePlan) -> Mapping[Key, str]:
         await asyncio.sleep(self.slow)
+        if self.refuses:
+            return dict.fromkeys(plan.touches(), "not now")
         refused: dict[Key, str] = {}
         changes = [*((key, value) for key, value in plan.put), *((key, None) for key in plan.removed)]
         half = len(changes) // 2 if self.fail_applies else len(changes)

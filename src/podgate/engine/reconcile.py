@@ -284,9 +284,11 @@ class StepTask(Generic[StatesT, S, P]):
         self._report.applied(Applied(step.name, generation, _told(done), seconds, healed))
         board.commit(step.name, generation)
         step.committed(generation, seconds, full)
-        if changed or self._states is None or self._found is not None:
+        # What was refused as a whole is there still, and is read again.
+        found = None if plan and not done else self._found
+        if changed or self._states is None or found is not None:
             for follower in self._followers:
-                follower.follow(self._states, compiled.states, self._found)
+                follower.follow(self._states, compiled.states, found)
         self._states, self._found = compiled.states, None
 
     def _note_refusals(self, plan: P, refused: Mapping[Key, str], *, full: bool) -> None:

@@ -103,7 +103,7 @@ def _nftables(choice: Choice, family: Family, table: str, passes: Passes) -> Ste
         want=lambda states: states.nftables_of(family),
         empty=NftablesState.absent(family, table),
         after=() if chosen else (last_step(choice, family),),
-        followers=_followers(family, led_on_by_table) if chosen else (),
+        followers=_followers(family, led_on_by_table, chosen=chosen),
         gap=lambda states: states.settings.min_sync_period if chosen else 0.0,
         essential=chosen,
         recovers=False,
@@ -131,7 +131,7 @@ def _iptables(
         want=lambda states: states.iptables_of(binary, family, table),
         empty=IptablesState(family, binary, table=table),
         after=steps_before(choice, binary, family, table),
-        followers=_followers(family, led_on_by_chains) if name == last_step(choice, family) else (),
+        followers=_followers(family, led_on_by_chains, chosen=True) if name == last_step(choice, family) else (),
         # The kernel tells nobody what iptables-legacy does, and nobody listens for the canary's sake alone.
         resync=lambda states: states.settings.sync_period if binary == "legacy" or table == "mangle" else None,
         gap=lambda states: states.settings.min_sync_period,
@@ -159,18 +159,25 @@ def _leftovers(
         want=lambda _states: NOTHING,
         empty=cleaned,
         after=steps_before(choice, binary, family, table),
+        followers=_followers(family, _led_on_by_leftovers, chosen=False) if table == "nat" else (),
         resync=lambda states: states.settings.sync_period,
         essential=False,
         recovers=False,
     )
 
 
-def _followers(family: Family, led_on: _LedOn[S]) -> tuple[UdpSweep[States, S], ...]:
+def _led_on_by_leftovers(left: Leftovers) -> frozenset[PackedDestination]:
+    return frozenset() if left.held is None else led_on_by_chains(left.held)
+
+
+def _followers(family: Family, led_on: _LedOn[S], *, chosen: bool) -> tuple[UdpSweep[States, S], ...]:
+    """Follow what a step does: of a back end that is not chosen, only what its rules led on until they went."""
+
     def judge(before: States | None, after: States, found: S | None, own: Own) -> FlowJudge | None:
-        intent = after.intent.of(family)
-        if intent is None:
+        intent, destinations = after.intent.of(family), None if found is None else led_on(found)
+        if intent is None or not (chosen or destinations):
             return None
         had = None if before is None else before.intent.of(family)
-        return judge_of(had, intent, own, after.intent.theirs, None if found is None else led_on(found))
+        return judge_of(had, intent, own, after.intent.theirs, destinations)
 
     return (UdpSweep(family, judge),)
