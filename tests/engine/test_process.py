@@ -12,7 +12,7 @@ import pytest
 from podgate.engine.host import Host, Sources, Work
 from podgate.engine.kept import Unkept
 from podgate.engine.process import serve
-from podgate.engine.single import only_one
+from podgate.engine.single import AlreadyRunningError, only_one
 from podgate.engine.status import Status
 from podgate.joints import Compiled
 from podgate.model.machine import Machine
@@ -63,6 +63,22 @@ def test_garbage_is_looked_for_once_the_start_is_over(starting: float) -> None:
     asyncio.run(served())
     assert gc.isenabled() == (starting < 1)
     assert bool(gc.get_freeze_count()) == (starting < 1)
+
+
+def test_the_holder_of_a_claim_is_named_however_often_it_was_asked_before() -> None:
+    feature = f"engine-process-{os.getpid()}"
+
+    async def asked() -> None:
+        with only_one(feature) as claim:
+            serving = asyncio.create_task(serve(idle(), claim, {}, THRESHOLDS))  # noqa: TID251 - awaited here
+            for _ in range(300):
+                with pytest.raises(AlreadyRunningError, match=rf"process {os.getpid()}"), only_one(feature):
+                    pass
+                await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert await serving == 0
+
+    asyncio.run(asked())
 
 
 def idle() -> Host[None]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from podgate.observe.answers import TEXT, Answer
 from podgate.observe.listen import Listen
-from podgate.observe.pages import PageServer
+from podgate.observe.pages import Crowd, PageServer
 
 LOOPBACK = Listen("127.0.0.1", 0)
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -36,7 +36,7 @@ def within(seconds: float, work: Awaitable[None]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(*, idle: float = 30.0, connections: int = 64) -> AsyncIterator[int]:
-    async with PageServer(pages(), idle=idle, connections=connections).listening(LOOPBACK) as bound:
+    async with PageServer(pages(), idle=idle, crowd=Crowd(connections)).listening(LOOPBACK) as bound:
         yield bound.port
 
 

@@ -19,6 +19,7 @@ from podgate.engine.kept import KeptDirectory
 from podgate.engine.reconcile import Board, StepTask
 from podgate.engine.status import PATIENCE, Status
 from podgate.joints import ApplyError, Compiled, Inputs, Source, SourceError, Step
+from podgate.linux.descriptors import raised_limit
 from podgate.linux.waiting import for_ever
 from podgate.model.files import FileContent
 from podgate.model.frozen import Frozen, ObjectRef
@@ -28,7 +29,7 @@ from podgate.model.snapshot import Snapshot
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen
 from podgate.observe.metrics import Measured
-from podgate.observe.pages import PageServer
+from podgate.observe.pages import MOST_CONNECTIONS, Crowd, PageServer
 
 StatesT = TypeVar("StatesT")
 
@@ -37,6 +38,9 @@ ONCE_SECONDS: Final = 60.0
 
 RETRY: Final = 2.0
 """Seconds until a source that failed, an address that was in use or a directory that was full is tried again."""
+
+_SHARE: Final = 16
+"""The part of the open files that connections to the pages of one address may have."""
 
 _NO_PAGES: Final = {
     errno.EADDRINUSE: ("AddressInUse", "end the other program, or give another address"),
@@ -240,10 +244,11 @@ class Host(Generic[StatesT]):
         return {**recovered, **kept} if current else {**kept, **recovered}
 
     async def _serve(self, address: Listen, pages: Mapping[str, Page]) -> None:
-        server = PageServer(pages)
+        # Of a low limit something is left for all else.
+        server = PageServer(pages, crowd=Crowd(min(MOST_CONNECTIONS, raised_limit() // _SHARE)))
         while True:
             try:
-                async with server.listening(address):
+                async with server.listening(address, partial(self._tell_shortage, address)):
                     self._status.mended(f"pages {address}")
                     await for_ever()
             except OSError as error:
@@ -251,3 +256,12 @@ class Host(Generic[StatesT]):
                 why = f"{error.strerror or error}: {todo}"
                 self._status.fault(f"pages {address}", f"cannot serve pages on {address}: {why}", reason)
                 await asyncio.sleep(RETRY)
+
+    def _tell_shortage(self, address: Listen, why: str) -> None:
+        """Tell that nobody new is answered for want of descriptors, or no more."""
+        place = f"connections to pages {address}"
+        if why:
+            todo = "raise the limit of open files (LimitNOFILE=, ulimit -n)"
+            self._status.fault(place, f"pages on {address}: {why}: {todo}", "NoDescriptors")
+        else:
+            self._status.mended(place)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podgate.engine.host import Host
-from podgate.engine.single import answered
+from podgate.observe.accepting import Accepting, Shortage
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen
 
@@ -39,7 +39,8 @@ async def serve(
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_reader(claim, answered, claim)
+    # Who asks is told by the kernel alone; the queue would be full one day.
+    Accepting(claim, lambda: None, Shortage(lambda _why: None))
     if starting:
         gc.disable()
         loop.call_later(starting, _collect, garbage)

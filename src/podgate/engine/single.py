@@ -4,7 +4,6 @@ Here: an abstract unix socket as the claim, which the kernel frees when its hold
 Invariant: whoever holds the claim is alive, so there is no stale lock to clean up.
 """
 
-import contextlib
 import errno
 import os
 import socket
@@ -22,7 +21,7 @@ class AlreadyRunningError(Exception):
 def only_one(feature: str) -> Iterator[socket.socket]:
     r"""Hold the claim ``\0podgate-FEATURE`` of this network namespace (unix(7), abstract sockets).
 
-    Gives a socket that is readable once somebody asked who holds it; a holder that stays calls ``answered`` then.
+    Gives a socket that is readable once somebody asked who holds it; a holder that stays takes them off the queue.
 
     Raises:
         AlreadyRunningError: another process holds it; its process id is in the message where it can be seen.
@@ -44,13 +43,6 @@ def only_one(feature: str) -> Iterator[socket.socket]:
         claim.listen()
         claim.setblocking(False)
         yield claim
-
-
-def answered(claim: socket.socket) -> None:
-    """Take those who asked off the queue, which would be full one day: the kernel alone has told them already."""
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            claim.accept()[0].close()
 
 
 class Holder(NamedTuple):

@@ -6,63 +6,39 @@ Invariant: what a client sends costs bounded memory and bounded time: a head of 
 64 connections, 30 s to say something whole or to take what was said.
 """
 
-import asyncio
 import contextlib
 import errno
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
+from podgate.observe.accepting import Accepting, Shortage
 from podgate.observe.answers import TEXT, Answer, Page
 from podgate.observe.listen import Listen
 
 if TYPE_CHECKING:
     from podgate.observe.page_connection import PageConnection
 
+BACKLOG: Final = 100
+"""Connections that the kernel keeps until they are taken."""
 
-class PageServer:
-    """Serves pages while ``listening`` is entered.
+MOST_CONNECTIONS: Final = 64
+"""Connections of one server."""
+
+
+class Crowd:
+    """The connections of one server, or of several that share a limit.
 
     Args:
-        pages: a page for each path; ``*`` for all that have none. Read at each request.
-        idle: seconds for a whole request to arrive, or an answer to be taken.
-        connections: how many may be open; a further one ends the one that has been silent for longest, so that a crowd
-            of idle clients never keeps a probe out.
+        most: how many may be open; a further one ends the one that has been silent for longest, so that a crowd of idle
+            clients never keeps a probe out.
     """
 
-    def __init__(self, pages: Mapping[str, Page], *, idle: float = 30.0, connections: int = 64) -> None:
-        self._pages = pages
-        self._idle = idle
-        self._most = connections
+    def __init__(self, most: int = MOST_CONNECTIONS) -> None:
+        self._most = most
         self._open: dict[PageConnection, None] = {}
-
-    @contextlib.asynccontextmanager
-    async def listening(self, listen: Listen) -> AsyncIterator[Listen]:
-        """Listen; gives the address with the port that was taken. At the end all connections are closed.
-
-        Raises:
-            OSError: the address is in use, not this machine's, or not permitted.
-        """
-        bound = _bound_unix(listen.path) if listen.path else _bound_tcp(listen)
-        inode = os.stat(listen.path).st_ino if listen.path else 0  # noqa: PTH116 - one call beside its twin below
-        server = await asyncio.get_running_loop().create_server(self._connected, sock=bound)
-        try:
-            yield listen if listen.path else Listen(listen.host, bound.getsockname()[1])
-        finally:
-            server.close()
-            for connection in list(self._open):
-                connection.abort()
-            await server.wait_closed()
-            if listen.path:
-                _unlink_own(listen.path, inode)
-
-    def _connected(self) -> "PageConnection":
-        """Serve a connection. The first one pays for loading h11: a start does not wait for it."""
-        from podgate.observe.page_connection import PageConnection  # noqa: PLC0415 - see above
-
-        return PageConnection(self)
 
     def opened(self, connection: "PageConnection") -> None:
         """Take in a connection, and end the most silent one when there are too many."""
@@ -78,6 +54,68 @@ class PageServer:
     def closed(self, connection: "PageConnection") -> None:
         """Forget a connection."""
         self._open.pop(connection, None)
+
+    def end(self) -> None:
+        """End all."""
+        for connection in list(self._open):
+            connection.abort()
+
+
+class PageServer:
+    """Serves pages while ``listening`` is entered.
+
+    Args:
+        pages: a page for each path; ``*`` for all that have none. Read at each request.
+        idle: seconds for a whole request to arrive, or an answer to be taken.
+        crowd: its connections; None for a limit of its own.
+    """
+
+    def __init__(self, pages: Mapping[str, Page], *, idle: float = 30.0, crowd: Crowd | None = None) -> None:
+        self._pages = pages
+        self._idle = idle
+        self._crowd = Crowd() if crowd is None else crowd
+
+    @contextlib.asynccontextmanager
+    async def listening(self, listen: Listen, tell: Callable[[str], None] = lambda _why: None) -> AsyncIterator[Listen]:
+        """Listen; gives the address with the port that was taken. At the end all connections are closed.
+
+        ``tell`` is told why new connections wait for a free descriptor, and an empty text when they do no more.
+
+        Raises:
+            OSError: the address is in use, not this machine's, or not permitted.
+        """
+        bound = _bound_unix(listen.path) if listen.path else _bound_tcp(listen)
+        inode = os.stat(listen.path).st_ino if listen.path else 0  # noqa: PTH116 - one call beside its twin below
+        bound.listen(BACKLOG)
+        shortage = Shortage(tell)
+        accepting = Accepting(bound, self._connected, shortage)
+        try:
+            yield listen if listen.path else Listen(listen.host, accepting.port)
+        finally:
+            shortage.forget()
+            accepting.close()
+            await accepting.settled()
+            self._crowd.end()
+            if listen.path:
+                _unlink_own(listen.path, inode)
+
+    def _connected(self) -> "PageConnection":
+        """Serve a connection. The first one pays for loading h11: a start does not wait for it."""
+        from podgate.observe.page_connection import PageConnection  # noqa: PLC0415 - see above
+
+        return PageConnection(self)
+
+    def opened(self, connection: "PageConnection") -> None:
+        """Take in a connection."""
+        self._crowd.opened(connection)
+
+    def spoke(self, connection: "PageConnection") -> None:
+        """Note that a connection sent a whole request."""
+        self._crowd.spoke(connection)
+
+    def closed(self, connection: "PageConnection") -> None:
+        """Forget a connection."""
+        self._crowd.closed(connection)
 
     @property
     def idle(self) -> float:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from podgate.features.services.intent import FamilyIntent, Intent, NodeWide, ServicePort
-from podgate.features.services.loopback_ports import LoopbackPorts, owner
+from podgate.features.services.loopback_ports import LoopbackPorts, Owners
 from podgate.model.frozen import ObjectRef
 from podgate.model.table import Table
 from podgate.targets.listeners.state import ListenAddress
@@ -66,6 +66,11 @@ def test_changes_of_endpoints_change_nothing_where_it_listens() -> None:
 
 
 def test_whose_a_node_port_is() -> None:
-    assert owner((part(changed(node_port=30081), ref=DNS), part(PORT)), FOUR) == WEB
-    assert owner((part(PORT),), FOR_SIX) is None
-    assert owner((part(PORT),), ListenAddress("0.0.0.0", 30080, "health check 30080")) is None
+    ports = Table[ObjectRef, tuple[ServicePort, ...]].of({DNS: (changed(node_port=30081),), WEB: (PORT,)})
+    intent = Intent(FamilyIntent("ip", OURS, ports))
+    owners = Owners(LoopbackPorts(), intent)
+    assert owners(FOUR) == WEB
+    assert owners(FOR_SIX) is None
+    assert owners(ListenAddress("0.0.0.0", 30080, "IPv4 health check 30080")) is None
+    assert owners == Owners(LoopbackPorts(), intent)
+    assert owners != Owners(LoopbackPorts(), Intent())

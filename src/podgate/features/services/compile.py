@@ -29,6 +29,7 @@ from podgate.features.services.intent import (
     PackedDestination,
     ServicePort,
 )
+from podgate.features.services.loopback_ports import LoopbackPorts, Owners
 from podgate.features.services.node import (
     here_of,
     ipvs_problems,
@@ -102,6 +103,7 @@ class Compiler(Generic[StatesT]):
             "ip6": mapped(lambda _ref, placed: placed.ip6 or None),
         }
         self._health = HealthChecks()
+        self._loopback = LoopbackPorts()
         self._ranges: mapped[ObjectRef, ServiceCIDR, tuple[tuple[str, ...], tuple[Problem, ...]]] = mapped(
             service_ranges
         )
@@ -146,7 +148,7 @@ class Compiler(Generic[StatesT]):
             degraded=unknown or no_pod_range(self._settings, node) or unread(objects),
             holds=bool(unknown),
             isolates=True,
-            problem_of=Taken(name, intent.health_checks, tuple(part for part in (intent.ip, intent.ip6) if part)),
+            problem_of=Taken(name, intent.health_checks, Owners(self._loopback, intent)),
         )
 
     def _family(

@@ -6,12 +6,12 @@ which load balancers see and the kubelet's liveness probe does not (KEP-3836).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from podgate.features.services.intent import FamilyIntent, HealthCheck
-from podgate.features.services.loopback_ports import SERVES, owner, taken
+from podgate.features.services.intent import HealthCheck
+from podgate.features.services.loopback_ports import SERVES, taken
 from podgate.joints import Key
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.services import SERVICE
@@ -69,17 +69,17 @@ class Taken(Frozen, frozen=True):
     Attributes:
         node: this node's name: on others the port may be free.
         checks: health checks by port.
-        families: whose node ports may be answered on loopback addresses.
+        owner: gives the Service of a node port that is answered on a loopback address.
     """
 
     node: str
     checks: Mapping[int, HealthCheck]
-    families: tuple[FamilyIntent, ...] = ()
+    owner: Callable[[ListenAddress], ObjectRef | None] = lambda _key: None
 
     def __call__(self, key: Key, why: str) -> Problem | None:
         """Give the problem; None where the key is of something else."""
         if isinstance(key, ListenAddress) and key.serves.startswith(tuple(SERVES.values())):
-            found = owner(self.families, key)
+            found = self.owner(key)
             return None if found is None else taken(self.node, found, why)
         check = self.checks.get(key.port) if isinstance(key, ListenAddress) else None
         if check is None:

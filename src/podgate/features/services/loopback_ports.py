@@ -8,7 +8,7 @@ Invariant: nobody listens for what could not be led anywhere, so the kernel refu
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from podgate.features.services.intent import FAMILIES, FamilyIntent, Intent, ServicePort
+from podgate.features.services.intent import FAMILIES, Intent, ServicePort
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.services import SERVICE
 from podgate.model.machine import Family
@@ -51,14 +51,32 @@ class LoopbackPorts:
         group = self._by_number[family](_ports(intent, family)).get(number, {})
         return next(_with_number(group, number), None)
 
+    def owner(self, intent: Intent, key: ListenAddress) -> ObjectRef | None:
+        """Give the Service whose node port an address is for; None where it is for something else."""
+        kind, _, number = key.serves.rpartition(" ")
+        for family, serves in SERVES.items():
+            if kind == serves:
+                group = self._by_number[family](_ports(intent, family)).get(int(number), {})
+                return min(group, default=None)
+        return None
 
-def owner(families: tuple[FamilyIntent, ...], key: ListenAddress) -> ObjectRef | None:
-    """Give the Service whose node port an address is for; None where it is for something else."""
-    for part in families:
-        for ref, ports in part.ports.items():
-            if any(key.serves == f"{SERVES[part.family]} {number}" for number in _numbers(ports)):
-                return ref
-    return None
+
+class Owners:
+    """Says whose node ports addresses are for, by an intent; equal where the intents are."""
+
+    def __init__(self, ports: LoopbackPorts, intent: Intent) -> None:
+        self._ports = ports
+        self._intent = intent
+
+    def __call__(self, key: ListenAddress) -> ObjectRef | None:
+        """Give the Service; None where an address is for something else."""
+        return self._ports.owner(self._intent, key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Owners) and other._intent == self._intent
+
+    def __hash__(self) -> int:
+        return hash(self._intent.proxy_name)
 
 
 def taken(node: str, ref: ObjectRef, why: str) -> Problem:

@@ -10,12 +10,12 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from podgate.joints import Key, Signal
-from podgate.linux.waiting import for_ever
+from podgate.joints import Key, Signal, Turned
+from podgate.observe.accepting import Accepting, Factory, Shortage
 from podgate.targets.listeners.diff import Plan, diff
 from podgate.targets.listeners.holders import holders_of
 from podgate.targets.listeners.state import ListenAddress, State
@@ -27,7 +27,9 @@ SOCKET_BUFFER: Final = 16 * 1024
 """Bytes that the kernel buffers per connection and direction (it doubles the figure): crowds of slow clients are
 charged to the memory limit of the container."""
 
-Factory = Callable[[], asyncio.BaseProtocol]
+RAISE: Final = "raise the limit of open files (LimitNOFILE=, ulimit -n)"
+"""What to do where there are too few descriptors."""
+
 Life = Callable[[], AbstractAsyncContextManager[None]]
 
 
@@ -42,7 +44,9 @@ class ListenersTarget:
     def __init__(self, protocols: Mapping[str, Factory], life: Life = contextlib.nullcontext) -> None:
         self._protocols = protocols
         self._life = life
-        self._open: dict[ListenAddress, asyncio.Server] = {}
+        self._open: dict[ListenAddress, Accepting] = {}
+        self._told: asyncio.Queue[str] = asyncio.Queue()
+        self._shortage = Shortage(self._told.put_nowait)
 
     async def read(self) -> State:
         """Give what is open."""
@@ -54,55 +58,32 @@ class ListenersTarget:
 
     async def apply(self, plan: Plan) -> Mapping[Key, str]:
         """Close, then open; an address that cannot be is refused with the reason."""
-        await self._close([self._open.pop(where) for where in plan.closed if where in self._open])
+        for where in plan.closed:
+            if where in self._open:
+                self._open.pop(where).close()
         refused: dict[Key, str] = {}
         for where in plan.opened:
             try:
-                await self._listen(where)
+                self._open[where] = Accepting(bind(where), self._protocols[where.serves], self._shortage)
             except OSError as error:
                 refused[where] = why(where, error)
         return refused
 
-    async def _close(self, servers: Sequence[asyncio.Server]) -> None:
-        """Close servers, once every connection that one has taken is in its protocol's hands.
-
-        asyncio takes a connection in one round of its loop and makes the transport in the next one. Of a server that
-        has closed in between it makes none, and loses the socket in a cycle of references: the client would wait for
-        an answer until there is a collection of garbage, which in a quiet agent is never.
-        """
-        loop = asyncio.get_running_loop()
-        for listening in (listening for server in servers for listening in server.sockets):
-            loop.remove_reader(listening.fileno())
-        try:
-            await asyncio.sleep(0)
-        finally:
-            for server in servers:
-                server.close()
-
-    async def _listen(self, where: ListenAddress) -> None:
-        bound = bind(where)
-        try:
-            server = await asyncio.get_running_loop().create_server(
-                self._protocols[where.serves], sock=bound, backlog=BACKLOG
-            )
-        except OSError:
-            bound.close()
-            raise
-        self._open[where] = server
-
     def ports(self) -> dict[ListenAddress, int]:
         """Give the port of each open socket: what the kernel chose where an address says 0."""
-        return {where: server.sockets[0].getsockname()[1] for where, server in self._open.items()}
+        return {where: accepting.port for where, accepting in self._open.items()}
 
     async def signals(self) -> AsyncIterator[Signal]:
-        """Wait for ever; when cancelled, close all sockets, then leave ``life``."""
+        """Tell when connections wait for a free descriptor; when cancelled, close all sockets, then leave ``life``."""
         async with self._life():
             try:
-                await for_ever()
-                yield  # type: ignore[misc]  # pragma: no cover - what makes this a generator
+                while True:
+                    why = await self._told.get()
+                    yield Turned(f"{why}: {RAISE}" if why else "new connections are taken again", fault=bool(why))
             finally:
-                for server in self._open.values():
-                    server.close()
+                self._shortage.forget()
+                for accepting in self._open.values():
+                    accepting.close()
                 self._open.clear()
 
 
@@ -134,4 +115,6 @@ def why(where: ListenAddress, error: OSError) -> str:
         return f"{where.address} is no address of this machine: add it to an interface, or listen elsewhere"
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"port {where.port} needs the capability NET_BIND_SERVICE: grant it, or use a port from 1024 on"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"no descriptor is free to listen with ({os.strerror(error.errno)}): {RAISE}"
     return f"cannot listen: {os.strerror(error.errno or 0)}"

@@ -15,7 +15,8 @@ import pytest
 from podgate.commandline.options import settings_from
 from podgate.features.services.health import Taken
 from podgate.features.services.intent import FamilyIntent, Intent, NodeWide, ServicePort
-from podgate.features.services.server import loopback
+from podgate.features.services.loopback_ports import LoopbackPorts, Owners
+from podgate.features.services.server import room
 from podgate.features.services.server.serving import Serving, cell_of
 from podgate.features.services.settings import Settings
 from podgate.joints import Key
@@ -106,6 +107,8 @@ async def ask(host: str = "127.0.0.1", said: bytes = b"hello") -> str:
         reader, writer = await asyncio.open_connection(host, NUMBER)
     except ConnectionRefusedError:
         return "refused"
+    except ConnectionResetError:
+        return "reset"
     try:
         writer.write(said)
         writer.write_eof()
@@ -249,7 +252,7 @@ def test_there_are_not_more_clients_than_files_allow(node: NetNamespace, monkeyp
         writer.close()
         assert await ask() == "127.0.0.2 hello end"
 
-    monkeypatch.setattr(loopback, "MOST", 1)
+    monkeypatch.setattr(room, "MOST_CLIENTS", 1)
     story(node, told)
 
 
@@ -259,9 +262,8 @@ def test_a_number_that_another_program_has_is_its_services_problem_and_is_counte
         with socket.create_server(("127.0.0.1", NUMBER)):
             refused = await world.have(wanted)
         assert [str(key) for key in refused] == [f"127.0.0.1:{NUMBER} (IPv4 node port {NUMBER})"]
-        assert wanted.ip is not None
-        assert wanted.ip6 is not None
-        (problem,) = (Taken("node-1", Table(), (wanted.ip, wanted.ip6))(key, why) for key, why in refused.items())
+        taken = Taken("node-1", Table(), Owners(LoopbackPorts(), wanted))
+        (problem,) = (taken(key, why) for key, why in refused.items())
         assert problem is not None
         assert (problem.ref, problem.reason) == (WEB, "FailedToListenOnLocalhost")
         assert problem.message.startswith(f"node node-1: port {NUMBER} is in use by ")

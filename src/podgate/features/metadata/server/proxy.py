@@ -6,7 +6,6 @@ Invariant: a new request is always answered: idle connections give way to new on
 """
 
 import asyncio
-import resource
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +27,7 @@ from podgate.features.metadata.server.limits import READ_SIZE, Limits
 from podgate.features.metadata.server.memory import Memory
 from podgate.features.metadata.server.pool import Pool, ServerAddress
 from podgate.features.metadata.tokens import Tokens, digest
+from podgate.linux.descriptors import raised_limit
 from podgate.model.frozen import Frozen
 from podgate.observe.logs import Log, Repeats
 from podgate.targets.cell.apply import Cell
@@ -141,7 +141,7 @@ class Proxy:
     async def life(self) -> AsyncIterator[None]:
         """Work while entered; at the end long polls get 503 at once, other requests have a moment to end."""
         self.now = self.time()
-        self._most = min(self.limits.connections, _raised_descriptors() - self.limits.upstreams - _OWN_DESCRIPTORS)
+        self._most = min(self.limits.connections, raised_limit() - self.limits.upstreams - _OWN_DESCRIPTORS)
         self._journal = self._make_journal(self)
         async with asyncio.TaskGroup() as group:
             self.pool.group = group
@@ -352,14 +352,6 @@ def _began(client: ClientConnection) -> float:
 
 def _since(client: ClientConnection) -> float:
     return client.since
-
-
-def _raised_descriptors() -> int:
-    """Allow as many open descriptors as the hard limit does, and give the number."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard if hard != resource.RLIM_INFINITY else 1 << 20
 
 
 def journal_for(log: Log, clock: Callable[[], float]) -> Callable[[Proxy], Journal]:

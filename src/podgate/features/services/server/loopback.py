@@ -1,7 +1,7 @@
 """loopback: node ports on loopback addresses, with nftables: connections that this process passes on (KEP-6032).
 
 Here: choosing an endpoint for a client, and the two connections that are one. Not here: where to listen
-(loopback_ports.py), listening sockets (targets/listeners).
+(loopback_ports.py), listening sockets (listening.py), how many clients there may be (room.py).
 Invariant: bytes wait in one direction for one read at most, and whoever does not read stops the other; an end of one
 direction is passed on alone, and what broke is never shown as an end.
 """
@@ -9,24 +9,19 @@ direction is passed on alone, and what broke is never shown as an end.
 import asyncio
 import contextlib
 import random
-import resource
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final, cast
 
 from podgate.features.services.addresses import address_text
 from podgate.features.services.intent import Intent
 from podgate.features.services.loopback_ports import SERVES, LoopbackPorts
-from podgate.features.services.old_metrics import IP_FAMILY
-from podgate.joints import Key
+from podgate.features.services.server.room import Room
 from podgate.model.machine import Family
-from podgate.observe.metrics import Measured
+from podgate.observe.accepting import Factory
 from podgate.targets.cell.apply import Cell
-from podgate.targets.listeners.apply import Factory, ListenersTarget
-from podgate.targets.listeners.diff import Plan
-from podgate.targets.listeners.state import ListenAddress
 
 CHUNK: Final = 64 * 1024
 """Bytes that are read at once, and that the kernel may buffer per socket and direction (it doubles the figure)."""
@@ -37,12 +32,6 @@ CONNECT_SECONDS: Final = 3.0
 TRIES: Final = 3
 """How many endpoints a client is led to before it is refused."""
 
-MOST: Final = 1024
-"""Clients at once, unless the limit of open files allows less."""
-
-_SPARED: Final = 256
-"""Open files that are left for everything else that this process does."""
-
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER (socket(7)) of 0 seconds: closing resets the connection."""
 
@@ -52,15 +41,15 @@ class Loopback:
 
     Args:
         cell: holds the intent that new connections follow.
+        room: says how many clients there may be.
     """
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, room: Room) -> None:
         self._cell = cell
+        self._room = room
         self._ports = LoopbackPorts()
         self._staying: dict[tuple[Family, int], tuple[str, bytes, float]] = {}
         self._buffer = memoryview(bytearray(CHUNK))
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._most = min(MOST, max(1, (files - _SPARED) // 2)) if files != resource.RLIM_INFINITY else MOST
         self._clients: set[_Client] = set()
 
     def protocol(self, name: str) -> Factory | None:
@@ -69,15 +58,16 @@ class Loopback:
             kind, _, number = name.rpartition(" ")
             if kind == serves:
                 place = family, int(number)
-                return lambda: _Client(self, place, self._buffer)
+                return partial(self._take, place)
         return None
 
-    def came(self, client: "_Client") -> bool:
-        """Take a client; False where there are too many."""
-        if len(self._clients) >= self._most:
-            return False
+    def _take(self, place: tuple[Family, int]) -> "_Client | None":
+        """Take a client; None where there are too many."""
+        if len(self._clients) >= self._room.shares.clients:
+            return None
+        client = _Client(self, place, self._buffer)
         self._clients.add(client)
-        return True
+        return client
 
     def left(self, client: "_Client") -> None:
         """Forget a client."""
@@ -101,34 +91,6 @@ class Loopback:
             self._staying[place] = (port.name, endpoint, time.monotonic() + port.sticky)
         else:
             self._staying.pop(place, None)
-
-
-class CountedListeners(ListenersTarget):
-    """Listens, and counts for the metrics of node ports on loopback addresses."""
-
-    def __init__(self, protocols: Mapping[str, Factory]) -> None:
-        super().__init__(protocols)
-        self._failures: dict[Family, int] = dict.fromkeys(SERVES, 0)
-
-    async def apply(self, plan: Plan) -> Mapping[Key, str]:
-        """Close, then open."""
-        refused = await super().apply(plan)
-        for family in SERVES:
-            self._failures[family] += len([key for key in refused if _is_of(key, family)])
-        return refused
-
-    def readings(self) -> Iterator[Measured]:
-        """Give kube-proxy's figures (1.37)."""
-        for family, name in IP_FAMILY.items():
-            count, labels = sum(1 for key in self.ports() if _is_of(key, family)), (("ip_family", name),)
-            prefix, text = "kubeproxy_nftables_localhost_nodeport", "Node ports that are open on loopback addresses."
-            yield Measured(f"{prefix}_listeners", count, labels, help=text)
-            failed, text = f"{prefix}_listener_creation_failures_total", "Node ports that could not be opened there."
-            yield Measured(failed, self._failures[family], labels, "counter", text)
-
-
-def _is_of(key: Key, family: Family) -> bool:
-    return isinstance(key, ListenAddress) and key.serves.startswith(SERVES[family])
 
 
 class _Side(asyncio.BufferedProtocol):
@@ -243,10 +205,7 @@ class _Client(_Side):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self._loopback.came(self):
-            self._leading = asyncio.get_running_loop().create_task(self._lead())
-        else:
-            self.reset()
+        self._leading = asyncio.get_running_loop().create_task(self._lead())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._loopback.left(self)

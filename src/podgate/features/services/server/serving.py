@@ -4,8 +4,8 @@ Here: the pages by address, and what they look at. Not here: what they say (heal
 Invariant: a page is made of what was committed last, of what the host knows, and of what the kernel counts at once.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -16,17 +16,20 @@ from podgate.features.services.health import JSON, is_healthy, proxy_page, servi
 from podgate.features.services.intent import FAMILIES, HealthCheck, Intent
 from podgate.features.services.loopback_ports import LoopbackPorts
 from podgate.features.services.old_metrics import IptablesRules, WithoutLocal, failures
-from podgate.features.services.server.loopback import CountedListeners, Loopback
+from podgate.features.services.server.listening import NodePortListeners
+from podgate.features.services.server.loopback import Loopback
 from podgate.features.services.server.passes import Passes
 from podgate.features.services.server.progress import Progress
+from podgate.features.services.server.room import Room
 from podgate.features.services.settings import Settings
 from podgate.joints import Served
 from podgate.model.machine import Family
 from podgate.model.table import Table
+from podgate.observe.accepting import Factory
 from podgate.observe.answers import TEXT, Answer, Page
 from podgate.observe.metrics import CONTENT_TYPE, Counter, Counters, Measured, exposition
 from podgate.observe.page_connection import PageConnection
-from podgate.observe.pages import PageServer
+from podgate.observe.pages import Crowd, PageServer
 from podgate.observe.process import process_readings
 from podgate.targets.cell.apply import Cell
 from podgate.targets.cell.state import State as CellState
@@ -43,8 +46,9 @@ class Serving:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.cell = Cell()
-        self._loopback, self._loopback_ports = Loopback(self.cell), LoopbackPorts()
-        self.target = CountedListeners(_Protocols(self, self._loopback))
+        room = Room()
+        self._loopback, self._loopback_ports = Loopback(self.cell, room), LoopbackPorts()
+        self.target = NodePortListeners(_Protocols(self, self._loopback, room), room)
         self.progress, self.passes = Progress(proxy_name=settings.service_proxy_name), Passes(settings.backend)
         self._without_local, self._iptables = WithoutLocal(), IptablesRules()
         self.served: Served | None = None
@@ -120,20 +124,25 @@ class Serving:
         return 200, JSON, msgspec.json.encode(shown)
 
 
-class _Protocols(Mapping[str, Callable[[], asyncio.BaseProtocol]]):
+class _Protocols(Mapping[str, Factory]):
     """Makes the protocol of a health check node port, or of a node port on loopback, when its address is opened."""
 
-    def __init__(self, serving: Serving, loopback: Loopback) -> None:
+    def __init__(self, serving: Serving, loopback: Loopback, room: Room) -> None:
         self._serving = serving
         self._loopback = loopback
+        self._room = room
 
-    def __getitem__(self, name: str) -> Callable[[], asyncio.BaseProtocol]:
+    @cached_property
+    def _probes(self) -> Crowd:
+        return Crowd(self._room.shares.probes)
+
+    def __getitem__(self, name: str) -> Factory:
         passing_on = self._loopback.protocol(name)
         if passing_on is not None:
             return passing_on
         family = next(family for family, begins in _HEALTH_CHECK.items() if name.startswith(begins))
         port = int(name.rpartition(" ")[2])
-        server = PageServer({"*": lambda: self._serving.health_check(family, port)})
+        server = PageServer({"*": lambda: self._serving.health_check(family, port)}, crowd=self._probes)
         return lambda: PageConnection(server)
 
     def __iter__(self) -> Iterator[str]:
