@@ -83,7 +83,7 @@ class Words:
     def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
         return given
 
-    def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:
+    def obstacle(self, settings: Settings, environ: Mapping[str, str], say: Callable[[str], None]) -> str:
         return ""
 
     def instance(self, settings: Settings) -> str:

@@ -300,8 +300,8 @@ class Agent(Protocol[SettingsT, StatesT]):
         """Make ``Inputs.kept`` out of states that were read back, by step; empty where they tell nothing."""
         return {}
 
-    def obstacle(self, settings: SettingsT, environ: Mapping[str, str]) -> str:  # noqa: ARG002
-        """Say why ``run`` cannot start here, and what to do; empty when it can."""
+    def obstacle(self, settings: SettingsT, environ: Mapping[str, str], say: Callable[[str], None]) -> str:  # noqa: ARG002
+        """Say why ``run`` cannot start here, and what to do; empty when it can. ``say`` is told what may go wrong."""
         return ""
 
     def instance(self, settings: SettingsT) -> str:  # noqa: ARG002

@@ -284,9 +284,9 @@ def _forget(state_dir: str) -> bool:
 
 
 def _run(agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:
-    if obstacle := agent.obstacle(settings, environ):
-        raise SourceError(obstacle)
     log = stderr_log(environ)
+    if obstacle := agent.obstacle(settings, environ, log.warning):
+        raise SourceError(obstacle)
     node_name = node_name_of(settings.node_name, environ)
     watches = agent.watches(settings, node_name)
     found = origin_of(settings, environ)

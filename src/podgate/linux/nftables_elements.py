@@ -6,6 +6,7 @@ Invariant: an element's key and data are what the kernel keeps in its registers;
 value followed by its last, both included, however the kernel splits it.
 """
 
+import errno
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from podgate.linux.netlink import (
     NLA_F_NESTED,
     Connection,
+    NetlinkError,
     attribute,
     attribute_list,
     attributes,
@@ -60,6 +62,18 @@ def list_elements(
     """Give the elements of a set as (key, data); a plain set's data are ``b""``, the catch-all element's key too."""
     body = family_header(family) + text(TABLE, table) + text(NAME, name)
     return decode_elements((message.body for message in connection.dump(GET_ELEMENTS, body)), shape)
+
+
+def has_element(connection: Connection, family: int, table: str, name: str, key: bytes) -> bool:
+    """Say whether a set or map without intervals has a key; also no where there is no such table or set."""
+    (wanted,) = element_lists([(key, b"")], SetShape(len(key)))
+    body = family_header(family) + text(TABLE, table) + text(NAME, name) + wanted
+    try:
+        return bool(connection.request(GET_ELEMENTS, body, 0))
+    except NetlinkError as problem:
+        if problem.errno == errno.ENOENT:
+            return False
+        raise
 
 
 def _data_of(value: bytes) -> bytes | str:

@@ -19,6 +19,7 @@ from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.explain import Answer, Asker, answer_json, answer_line
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.node import here_of
+from podgate.features.services.server.bootstrap import obstacle
 from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE
 from podgate.features.services.server.packets import packet_readings
 from podgate.features.services.server.predecessor import (
@@ -27,7 +28,6 @@ from podgate.features.services.server.predecessor import (
     NOTHING_LEFT,
     Left,
     PredecessorTarget,
-    obstacle,
 )
 from podgate.features.services.server.proxy_at_work import ProxyAtWork, pages_of
 from podgate.features.services.server.proxy_file import configured_by
@@ -140,7 +140,7 @@ class Services(Feature[Settings, States]):
             *_oom_step(settings.oom_score_adj),
         )
 
-    def obstacle(self, settings: Settings, environ: Mapping[str, str]) -> str:
+    def obstacle(self, settings: Settings, environ: Mapping[str, str], say: Callable[[str], None]) -> str:
         """Need the API server's own address, unless there are rules for its Service."""
         server = ""
         if settings.kubeconfig:
@@ -148,7 +148,7 @@ class Services(Feature[Settings, States]):
                 server = load_kubeconfig(settings.kubeconfig, settings.context or "").server
             except AccessError:
                 return ""  # whoever logs in says what is wrong with it
-        return obstacle(environ, has_source=bool(settings.source), server=server)
+        return obstacle(environ, say, has_source=bool(settings.source), server=server)
 
     def instance(self, settings: Settings) -> str:
         """Have one per network namespace and name of a proxy."""

@@ -1,6 +1,4 @@
-"""kube-proxy's tables: left alone while it may be at work, gone once it is not; and where a start is refused."""
-
-import socket
+"""kube-proxy's tables: left alone while it may be at work, gone once it is not."""
 
 import pytest
 
@@ -11,7 +9,6 @@ from podgate.features.services.server.predecessor import (
     Left,
     Plan,
     PredecessorTarget,
-    obstacle,
 )
 from tests.support.netns import netns
 
@@ -111,38 +108,3 @@ def test_tables_that_come_back_by_themselves_stay_until_somebody_is_seen_to_stop
         assert said[0] == said[3] == "gone"
         assert "they came back after they had been removed" in said[1]
         assert "it is at work" in said[2]
-
-
-@pytest.mark.kernel
-def test_a_node_without_rules_needs_the_api_servers_own_address() -> None:
-    own = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-
-    def served() -> str:
-        with socket.create_server(("127.0.0.1", 443)):
-            return obstacle(own, has_source=False)
-
-    with netns() as namespace:
-        assert "give --kubeconfig" in namespace.call(lambda: obstacle(own, has_source=False))
-        assert namespace.call(served) == ""
-        assert namespace.call(lambda: obstacle(own, has_source=True)) == ""
-        assert namespace.call(lambda: obstacle({}, has_source=False)) == ""
-
-
-@pytest.mark.kernel
-@pytest.mark.parametrize(
-    ("server", "is_service"),
-    [
-        ("https://10.96.0.1:443", True),
-        ("https://10.96.0.1", True),
-        ("https://kubernetes.default.svc", True),
-        ("https://kubernetes.default.svc.cluster.local:443", True),
-        ("https://192.168.0.10:6443", False),
-        ("https://kubernetes.example.net:6443", False),
-    ],
-)
-def test_a_kubeconfig_that_names_the_service_is_no_way_out(server: str, is_service: bool) -> None:
-    in_a_pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    with netns() as namespace:
-        said = namespace.call(lambda: obstacle(in_a_pod, has_source=False, server=server))
-        assert ("write the API server's own address into the kubeconfig" in said) is is_service
-        assert namespace.call(lambda: obstacle({}, has_source=False, server=server)) == "", "nobody knows outside a Pod"

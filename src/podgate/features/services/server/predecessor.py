@@ -1,18 +1,15 @@
 """predecessor: what kube-proxy left beside chains of iptables, taken away once ours is in and kube-proxy has stopped.
 
-Here: the target that removes its nftables tables, and its device of mode ipvs where all is to go; where a start is
-refused.
+Here: the target that removes its nftables tables, and its device of mode ipvs where all is to go.
 Not here: whether kube-proxy still works on this node (proxy_at_work.py), its iptables chains, which are ours by their
 names (to_iptables.py).
 Invariant: while kube-proxy may be at work nothing of it is touched, and that is said; our tables do not wait for it.
 """
 
 import contextlib
-import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 from podgate.features.services.node import IPVS_DEVICE
 from podgate.features.services.server.proxy_at_work import NAME
@@ -30,7 +27,6 @@ from podgate.model.tally import tally
 
 _FAMILIES: Final[tuple[Family, ...]] = ("ip", "ip6")
 _WHAT: Final = "looking for kube-proxy's tables"
-_ANSWER_SECONDS: Final = 2.0
 _BACK: Final = (
     "its tables stay beside ours: they came back after they had been removed, so it is at work where nothing shows it; "
     "stop it and restart podgate, and they go"
@@ -146,38 +142,3 @@ class PredecessorTarget:
     def signals(self) -> AsyncIterator[Signal]:
         """Give none: while it is at work it changes its tables all the time."""
         return silent()
-
-
-def obstacle(environ: Mapping[str, str], *, has_source: bool, server: str = "") -> str:
-    """Say why this process cannot start on a node without rules; empty when it can.
-
-    A Pod's own account leads to the API server by the address of the Service ``kubernetes``, which nobody leads
-    anywhere before there are rules for it: kube-proxy's, or ours of an earlier run. A kubeconfig may do so, too.
-
-    Args:
-        environ: the environment.
-        has_source: whether an option other than a kubeconfig says where objects come from.
-        server: the kubeconfig's server, as ``https://10.96.0.1:443``; empty without a kubeconfig.
-    """
-    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
-    if has_source or not host or environ.get("PODGATE_SOURCE"):
-        return ""
-    advice = "give --kubeconfig with the API server's own address"
-    if server:
-        named = urlsplit(server)
-        if named.hostname != host and not _SERVICE_NAME.fullmatch(named.hostname or ""):
-            return ""
-        host, port = named.hostname or "", str(named.port or 443)
-        advice = "write the API server's own address into the kubeconfig"
-    try:
-        with socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS):
-            return ""
-    except (OSError, ValueError):
-        return (
-            f"the API server does not answer at {host}:{port}, a Service's address, and nobody leads there before "
-            f"there are rules: {advice}"
-        )
-
-
-_SERVICE_NAME: Final = re.compile(r"kubernetes(\.default(\.svc(\..+)?)?)?")
-"""The names of the API server's Service in the cluster's DNS."""
