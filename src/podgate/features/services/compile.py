@@ -31,6 +31,7 @@ from podgate.features.services.intent import (
 )
 from podgate.features.services.loopback_ports import LoopbackPorts, Owners
 from podgate.features.services.node import (
+    closed_problems,
     here_of,
     ipvs_problems,
     is_eligible,
@@ -141,6 +142,7 @@ class Compiler(Generic[StatesT]):
             *(node_problems(name, self._settings, node) if _is_listed(objects, NODE) else ()),
             *range_problems,
             *self._ipvs(name, self._settings, inputs.machine),
+            *closed_problems(name, self._settings, node, inputs.machine, intent.families),
         )
         return Compiled(
             states=self._states(intent),

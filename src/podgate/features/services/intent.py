@@ -172,3 +172,8 @@ class Intent(Frozen, frozen=True):
     def of(self, family: Family) -> FamilyIntent | None:
         """Give a family's Services."""
         return self.ip if family == "ip" else self.ip6
+
+    @property
+    def families(self) -> tuple[FamilyIntent, ...]:
+        """The families that are not switched off."""
+        return tuple(part for part in (self.ip, self.ip6) if part is not None)

@@ -10,7 +10,7 @@ from typing import Final
 
 from podgate.features.services.addresses import Span, family_of, packed, range_text, span, within
 from podgate.features.services.endpoints import Here
-from podgate.features.services.intent import FAMILIES, LocalTraffic, NodeWide
+from podgate.features.services.intent import FAMILIES, FamilyIntent, LocalTraffic, NodeWide
 from podgate.features.services.settings import ALL, LOCALHOST, PRIMARY, Settings
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.networking import ServiceCIDR
@@ -170,6 +170,29 @@ def node_problems(name: str, settings: Settings, node: Node | None) -> tuple[Pro
         for index, text in enumerate(node.pod_ranges)
         if span(text) is None
     )
+
+
+def closed_problems(
+    name: str, settings: Settings, node: Node | None, machine: Machine, families: Iterable[FamilyIntent]
+) -> tuple[Problem, ...]:
+    """Complain about a node whose own address nobody tells, where node ports are to be open on that.
+
+    Of another machine than this one only its Node is known: its addresses may lie in ranges.
+    """
+    words, parts, known = settings.nodeport_words, tuple(families), bool(machine.addresses)
+    if PRIMARY not in words or any(part.node.node_port_ips != () for part in parts):
+        return ()
+    if not known and (node is None or any(span(word) for word in words)):
+        return ()
+    if not any(port.node_port for part in parts for ports in part.ports.values() for port in ports):
+        return ()
+    routes = "there is no default route whose device has one" if known else "its routes are not known here"
+    nowhere = "on loopback addresses alone" if LOCALHOST in words else "nowhere"
+    message = (
+        f"no address of this node is known: its Node has none in status.addresses, and {routes}, so node ports are "
+        f"open {nowhere}: give the kubelet --node-ip, or give ranges with --nodeport-addresses"
+    )
+    return (Problem(ObjectRef(NODE.kind, name), "warning", "NoNodeAddress", "status.addresses", message),)
 
 
 def ipvs_problems(name: str, settings: Settings, machine: Machine) -> tuple[Problem, ...]:
