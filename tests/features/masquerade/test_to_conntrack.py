@@ -67,6 +67,36 @@ def test_a_flow_is_cut_only_if_its_decision_changed_and_it_is_ours(
     assert judge(seen) is cut
 
 
+TRACKING = """
+table ip others {
+    chain leaving {
+        type nat hook postrouting priority 100
+        ip daddr 198.18.0.1 masquerade
+    }
+}
+"""
+"""What has the kernel track connections while nothing of ours does."""
+
+GAPS = [
+    # after others had changed the rules, of what they should be all along: flow, cut?
+    (MASQUERADED, flow(POD[4]), True),
+    (MASQUERADED, flow(POD[4], asked="10.96.0.10"), True),
+    (MASQUERADED, flow(NODE[4]), False),
+    (MASQUERADED, flow("192.0.2.200"), False),
+    (MASQUERADED, flow(POD[4], "tcp"), False),
+    (MASQUERADED, flow(POD[4], answerer="10.244.9.9"), False),
+    (MASQUERADED, flow(NODE[4], source=NODE[4]), False),
+    (KEPT, flow(POD[4]), False),
+]
+
+
+@pytest.mark.parametrize(("wanted", "seen", "cut"), GAPS)
+def test_after_a_gap_in_the_rules_what_was_left_as_it_came_is_cut(wanted: Intent, seen: Flow, cut: bool) -> None:
+    judge = judge_of(wanted, wanted, "ip", gap=True)
+    assert judge is not None
+    assert judge(seen) is cut
+
+
 def test_tcp_is_cut_on_request() -> None:
     judge = judge_of(MASQUERADED, KEPT, "ip", cut_tcp=True)
     assert judge is not None
@@ -78,7 +108,7 @@ def test_no_change_asks_for_no_listing() -> None:
     assert judge_of(KEPT, MASQUERADED, "ip6") is None
 
 
-def follow(lab: PacketLab, before: Intent, after: Intent, *, cut_tcp: bool = False) -> int:
+def follow(lab: PacketLab, before: Intent, after: Intent, *, cut_tcp: bool = False, found: object | None = None) -> int:
     """Write ``after`` and follow the change on the node; give how many connections were deleted."""
 
     async def change() -> str:
@@ -86,9 +116,9 @@ def follow(lab: PacketLab, before: Intent, after: Intent, *, cut_tcp: bool = Fal
         await target.apply(target.diff(await target.read(), writer(after)))
         target.close()
         follower: ConntrackFollower[Intent] = ConntrackFollower(
-            "ip", lambda old, new: judge_of(old, new, "ip", cut_tcp=cut_tcp)
+            "ip", lambda old, new, gap: judge_of(old, new, "ip", cut_tcp=cut_tcp, gap=gap)
         )
-        return await follower.follow(before, after, None)
+        return await follower.follow(before, after, found)
 
     done = lab.node.call(lambda: asyncio.run(change()))
     return int(done.split()[0]) if done else 0
@@ -108,6 +138,21 @@ def test_an_open_udp_flow_changes_at_once_and_tcp_goes_on() -> None:
         assert lab.seen("pod", OUT, protocol="tcp").address == POD[4]
         assert follow(lab, KEPT, MASQUERADED) >= 1
         assert udp.seen_by(OUT).address == NODE[4]
+
+
+@pytest.mark.kernel
+def test_a_udp_flow_that_began_in_a_gap_of_the_rules_is_masqueraded_after_it() -> None:
+    with packet_lab() as lab, lab.flow("pod") as early, lab.flow("pod") as late:
+        follow(lab, MASQUERADED, MASQUERADED)
+        assert early.seen_by(OUT).address == NODE[4]
+        lab.node.run("nft", "delete", "table", "ip", TABLE)
+        lab.node.run("nft", "-f", "-", text=TRACKING)
+        assert late.seen_by(OUT).address == POD[4]
+        assert follow(lab, MASQUERADED, MASQUERADED) == 0, "nobody says that there was a gap"
+        assert late.seen_by(OUT).address == POD[4]
+        assert follow(lab, MASQUERADED, MASQUERADED, found="nothing") == 1
+        assert late.seen_by(OUT).address == NODE[4]
+        assert early.seen_by(OUT).address == NODE[4]
 
 
 @pytest.mark.kernel

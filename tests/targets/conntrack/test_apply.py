@@ -21,7 +21,7 @@ PLACES: tuple[Place, ...] = ("pod", "node")
 
 
 def test_a_machine_without_descriptors_is_an_error_that_is_retried() -> None:
-    follower = ConntrackFollower[str]("ip", lambda _before, _after: lambda _flow: False)
+    follower = ConntrackFollower[str]("ip", lambda _before, _after, _gap: lambda _flow: False)
 
     async def follow() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -231,8 +231,8 @@ def _step(
     return Step(name, chains, want, nothing, after, followers, resync, chosen)
 
 
-def _judge(family: Family, cut_tcp: bool, before: States, after: States) -> Judge | None:
-    return judge_of(before.intent, after.intent, family, cut_tcp=cut_tcp)
+def _judge(family: Family, cut_tcp: bool, before: States, after: States, gap: bool) -> Judge | None:
+    return judge_of(before.intent, after.intent, family, cut_tcp=cut_tcp, gap=gap)
 
 
 def _kept_of(state: State | IptablesState) -> list[tuple[int, int]]:

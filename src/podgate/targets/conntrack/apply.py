@@ -41,7 +41,8 @@ class ConntrackFollower(Generic[StatesT]):
 
     Args:
         family: ``ip`` or ``ip6``.
-        judge: makes the judge of a change; None where no connection can be concerned.
+        judge: makes the judge of a change; None where no connection can be concerned. Its last argument says whether
+            others had changed the rules, so that connections may have begun without them.
     """
 
     from_start = False
@@ -49,18 +50,18 @@ class ConntrackFollower(Generic[StatesT]):
     def __init__(
         self,
         family: Family,
-        judge: Callable[[StatesT, StatesT], Judge | None],
+        judge: Callable[[StatesT, StatesT, bool], Judge | None],
     ) -> None:
         self._family: Family = family
         self._judge = judge
 
-    async def follow(self, before: StatesT | None, after: StatesT, found: object) -> str:  # noqa: ARG002 - whatever it was
+    async def follow(self, before: StatesT | None, after: StatesT, found: object) -> str:
         """Delete the connections that the change concerns; say how many.
 
         Raises:
             ApplyError: the kernel refused; some may have been deleted.
         """
-        judge = None if before is None else self._judge(before, after)
+        judge = None if before is None else self._judge(before, after, found is not None)
         if judge is None:
             return ""
         with refused(DELETING, ApplyError):
