@@ -172,10 +172,11 @@ def test_what_is_written_of_a_file_is_the_file_with_what_it_leaves_out(tmp_path:
     assert main(["--config", str(given), "--write-config-to", str(path)]) == 1
 
 
-@pytest.mark.parametrize("given", [["--proxy-mode=ipvs"], ["--config"]])
-def test_cleaning_up_is_not_about_a_mode(given: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [["--proxy-mode=ipvs", "--iptables-localhost-nodeports=false"], ["--config"]])
+def test_cleaning_up_is_not_about_a_mode(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.conf"
-    path.write_text(f"{HEAD}mode: ipvs\n")
+    path.write_text(f"{HEAD}mode: ipvs\niptables: {{masqueradeAll: true}}\n")
     words = [*given, str(path)] if given == ["--config"] else given
-    assert settings_of(read_flags(["--cleanup", *words]), LOG).backend == "nftables"
+    assert settings_of(read_flags(["--cleanup", *words]), stderr_log({})).backend == "nftables"
+    assert capsys.readouterr().err == ""
     assert main(words) == 2

@@ -58,3 +58,16 @@ def test_flags_have_the_same_limits(tmp_path: Path, capsys: pytest.CaptureFixtur
             "kube-proxy: --oom-score-adj -2000: must be -1000 to 1000",
         ]
     assert not (tmp_path / "written").exists()
+
+
+def test_flags_without_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = str(tmp_path / "written")
+    taken = "--bind-address= --detect-local-mode= --healthz-bind-address= --nodeport-addresses= --proxy-mode="
+    assert main([*taken.split(), "--write-config-to", written]) == 0
+    assert main(["--cluster-cidr=", "--config-sync-period=0s", "--logging-format=", "--write-config-to", written]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kube-proxy: ")]
+    assert sorted(said) == [
+        'kube-proxy: --cluster-cidr "": is no range; write it as 10.244.0.0/16, with a comma alone between two',
+        "kube-proxy: --config-sync-period 0s: must be more than 0",
+        'kube-proxy: --logging-format "": write text or json',
+    ]

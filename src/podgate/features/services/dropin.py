@@ -47,12 +47,13 @@ def settings_of(flags: ProxyFlags, log: Log) -> Settings:
         SettingsError: with every mistake at once.
     """
     chosen: dict[str, Any] = {"backend": "nftables"} if flags.cleanup else {}
+    say = _nothing if flags.cleanup else log.warning
     if flags.config:
         given: dict[str, Any] = {"config": flags.config, **chosen}
         if "hostnameOverride" in flags.fields:
             given["node_name"] = node_name(flags.fields["hostnameOverride"])
         try:
-            return settings_from(Settings, FEATURE.configured(given, log.warning))
+            return settings_from(Settings, FEATURE.configured(given, say))
         except SettingsError as error:
             raise _told_by_old_names(error, "nftables") from error
     mistakes: list[str] = []
@@ -73,9 +74,12 @@ def settings_of(flags: ProxyFlags, log: Log) -> Settings:
     if mistakes or settings is None:
         raise SettingsError(mistakes)
     for path, why in idle_fields(config, options["backend"]):
-        note = f"--{flag_of(path)} has no effect here: {why}"
-        log.warning(note)
+        say(f"--{flag_of(path)} has no effect here: {why}")
     return settings
+
+
+def _nothing(_line: str) -> None:
+    """Say nothing: what a field changes is no matter where all is taken away."""
 
 
 def _check_writable(flags: ProxyFlags, log: Log) -> None:

@@ -122,6 +122,7 @@ FLAGS: Final[dict[str, ProxyFlag]] = {
     "kubeconfig": ProxyFlag(
         "string", ("clientConnection.kubeconfig",), "how the API is reached; empty for the Pod's own account"
     ),
+    "logging-format": ProxyFlag("string", ("logging.format",)),
     "masquerade-all": ProxyFlag(
         "bool",
         ("iptables.masqueradeAll", "nftables.masqueradeAll"),
@@ -170,7 +171,6 @@ WITHOUT_EFFECT: Final[dict[str, Effectless]] = {
     "log-json-split-stream": Effectless("bool", _NO_LOG),
     "log-text-info-buffer-size": Effectless("string", _NO_LOG),
     "log-text-split-stream": Effectless("bool", _NO_LOG),
-    "logging-format": Effectless("string", _NO_LOG),
     "machine-id-file": Effectless("string", _NO_ID),
     "master": Effectless("string", _NO_MASTER),
     "proxy-port-range": Effectless("string", FIELDS["portRange"].unused),
@@ -223,7 +223,7 @@ def read_flags(words: Sequence[str]) -> ProxyFlags:
     fields = _with_ports(dict(_fields(looked_at)), looked_at)
     for name in looked_at:
         why = unused_why(FLAGS[name])
-        if why and any(fields[path] != FIELDS[path].default for path in FLAGS[name].fields):
+        if why and any(fields.get(path, FIELDS[path].default) != FIELDS[path].default for path in FLAGS[name].fields):
             notes.append(_effectless(name, why))
     return ProxyFlags(
         fields=fields,
@@ -267,6 +267,8 @@ _PORTS: Final = {"healthz-port": "healthzBindAddress", "metrics-port": "metricsB
 """Deprecated flags, which the old program hides: 0 is nowhere; others count where the address has no port."""
 
 _LAST_PORT: Final = 65535
+_EMPTY_IS_USUAL: Final = ("bindAddress", "detectLocalMode")
+"""Fields whose flag without a text says as much as no flag."""
 
 
 def _with_ports(fields: dict[str, Any], given: Mapping[str, str | bool]) -> dict[str, Any]:
@@ -282,7 +284,8 @@ def _with_ports(fields: dict[str, Any], given: Mapping[str, str | bool]) -> dict
 def _fields(given: Mapping[str, str | bool]) -> Iterator[tuple[str, Any]]:
     for name, text in given.items():
         for path in FLAGS[name].fields:
-            yield path, _value(name, path, text)
+            if text != "" or path not in _EMPTY_IS_USUAL:
+                yield path, _value(name, path, text)
 
 
 def _value(name: str, path: str, text: str | bool) -> Any:

@@ -23,7 +23,7 @@ _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+", re.ASCII)
 _WORDS: Final = (PRIMARY, LOCALHOST, ALL)
 _FORMATS: Final = ("text", "json")
 
-_NOT_NEGATIVE: Final = ("clientConnection.burst", "configSyncPeriod", "logging.flushFrequency", "logging.verbosity")
+_NOT_NEGATIVE: Final = ("clientConnection.burst", "logging.flushFrequency", "logging.verbosity")
 _OF_IPVS: Final = [path for path, field in FIELDS.items() if path.startswith("ipvs.") and field.type == "duration"]
 
 
@@ -34,13 +34,15 @@ def beyond_limits(config: ProxyConfig) -> Iterator[tuple[str, str]]:
             yield path, f"{value}: must be {_WHOLE[0]} to {_WHOLE[1]}"
         elif path in _NOT_NEGATIVE and value < 0:
             yield path, f"{_shown(path, value)}: must be 0 or more"
+        elif path == "configSyncPeriod" and value <= 0:
+            yield path, f"{_shown(path, value)}: must be more than 0"
         elif path in _OF_FIELDS:
             yield from _OF_FIELDS[path](value)
     if config["logging.format"] == "json" and config["logging.vmodule"]:
         yield "logging.vmodule", "it goes with the format text alone: leave it out"
     yield from _by_mode(config, config["mode"] or "iptables")
-    if config["detectLocalMode"] in ("", "ClusterCIDR"):
-        for text in str(config["clusterCIDR"]).split(",") if config["clusterCIDR"] else ():
+    if config["detectLocalMode"] in ("", "ClusterCIDR") and "clusterCIDR" in config.given:
+        for text in config["clusterCIDR"].split(","):
             if span(text) is None:
                 yield "clusterCIDR", f'"{text}": is no range; write it as 10.244.0.0/16, with a comma alone between two'
 
