@@ -18,8 +18,10 @@ from podgate.features.services.check import check
 from podgate.features.services.compile import Compiler, watches
 from podgate.features.services.explain import Answer, Asker, answer_json, answer_line
 from podgate.features.services.intent import FAMILIES
+from podgate.features.services.layout import STICKY_IPS
 from podgate.features.services.node import here_of
 from podgate.features.services.server.bootstrap import obstacle
+from podgate.features.services.server.forgotten import ForgottenTarget
 from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE
 from podgate.features.services.server.packets import packet_readings
 from podgate.features.services.server.predecessor import (
@@ -34,6 +36,7 @@ from podgate.features.services.server.proxy_file import configured_by
 from podgate.features.services.server.rules import choose_backend, rule_steps
 from podgate.features.services.server.serving import Serving, cell_of
 from podgate.features.services.settings import Settings
+from podgate.features.services.sticky import State as StickyState
 from podgate.features.services.to_nftables import table_name
 from podgate.features.services.to_sysctls import LOCALNET, sysctls_of
 from podgate.features.services.to_sysctls import NAMES as SYSCTLS
@@ -136,6 +139,7 @@ class Services(Feature[Settings, States]):
             *_predecessor_step(settings, choice, proxy_at_work, NOTHING_LEFT if self._clears else IGNORED),
             cell,
             ports,
+            *_forgotten_step(settings, choice),
             parameters,
             *_oom_step(settings.oom_score_adj),
         )
@@ -263,6 +267,28 @@ def _predecessor_step(
             essential=False,
         ),
     )
+
+
+def _forgotten_step(settings: Settings, choice: Choice) -> tuple[Step[States, Any, Any], ...]:
+    """Look now and then, while some Service has affinity, whether clients find room in the map that remembers them."""
+    if choice.backend != "nftables":
+        return ()
+    return (
+        Step(
+            name="affinity",
+            target=ForgottenTarget(table_name(settings.service_proxy_name)),
+            want=lambda _states: StickyState(),
+            empty=StickyState(),
+            resync=lambda states: states.settings.sync_period if _has_affinity(states) else None,
+            essential=False,
+            transient=True,
+            recovers=False,
+        ),
+    )
+
+
+def _has_affinity(states: States) -> bool:
+    return any(STICKY_IPS in states.nftables_of(family).elements for family in FAMILIES)
 
 
 def _oom_step(adjustment: int | None) -> tuple[Step[States, Any, Any], ...]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from podgate.features.services.intent import HealthCheck
 from podgate.features.services.loopback_ports import SERVES, taken
+from podgate.features.services.sticky import Unremembered, problem
 from podgate.joints import Key
 from podgate.model.frozen import Frozen, ObjectRef
 from podgate.model.kinds.services import SERVICE
@@ -78,6 +79,8 @@ class Taken(Frozen, frozen=True):
 
     def __call__(self, key: Key, why: str) -> Problem | None:
         """Give the problem; None where the key is of something else."""
+        if isinstance(key, Unremembered):
+            return problem(self.node, why)
         if isinstance(key, ListenAddress) and key.serves.startswith(tuple(SERVES.values())):
             found = self.owner(key)
             return None if found is None else taken(self.node, found, why)

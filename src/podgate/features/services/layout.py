@@ -60,7 +60,8 @@ MOST_ENDPOINTS: Final = LOCAL - 1
 
 PROTOCOLS: Final[dict[Protocol, bytes]] = {"tcp": b"\x06\0\0\0", "udp": b"\x11\0\0\0", "sctp": b"\x84\0\0\0"}
 _PORT: Final = struct.Struct(">Hxx")
-_MOST_CLIENTS: Final = 1 << 18
+MOST_CLIENTS: Final = 1 << 20
+"""Clients that are remembered, of all Services with affinity of a family: some 200 bytes of kernel memory each."""
 
 
 class Bucket(Frozen, frozen=True, order=True):
@@ -118,7 +119,7 @@ def declarations(family: Family) -> tuple[Set, ...]:
             (*known_as, address),
             clients,
             endpoint,
-            size=_MOST_CLIENTS,
+            size=MOST_CLIENTS,
             comment="protocol . cluster IP . port . client : endpoint",
         ),
         Set(STICKY_ENDPOINTS, (*known_as, *endpoint), comment=stays),

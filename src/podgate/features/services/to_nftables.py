@@ -60,6 +60,8 @@ NEW_CONNECTIONS: Final = "new-connections"
 """The chain that judges them."""
 NOT_PROXIED: Final[tuple[Protocol, ...]] = ("udp", "sctp")
 """What this process does not answer on loopback addresses (KEP-6032)."""
+NOT_REMEMBERED: Final = "not-remembered"
+"""The chain that counts connections whose client should stay and could not be remembered."""
 LOOPBACK_REFUSED: Final = "node ports on loopback addresses are not for"
 """How the comment begins of the rule that refuses a protocol there, and counts."""
 
@@ -221,6 +223,8 @@ class _Chains:
             yield Chain(bucket.chain, tuple(self._bucket(bucket)))
         for each in seconds:
             yield Chain(layout.remembering_chain(each), tuple(self._remember(each)))
+        if seconds:
+            yield Chain(NOT_REMEMBERED, (COUNT.because("its next connection has any endpoint"),))
 
     @staticmethod
     def _base(name: str, hook: Hook, only: Phrase) -> Chain:
@@ -242,8 +246,9 @@ class _Chains:
 
     def _remember(self, seconds: int) -> Iterator[Rule]:
         why = f"sessionAffinity ClientIP, for {seconds} s"
-        yield (self._say.remember(seconds, node_port=False) + go("return")).because(why)
-        yield self._say.remember(seconds, node_port=True).because(why)
+        for node_port in (False, True):
+            yield (self._say.remember(seconds, node_port=node_port) + go("return")).because(why)
+        yield go(f"goto {NOT_REMEMBERED}").because("no room is left in the map")
 
     def _outside(self) -> Phrase:
         """Match traffic from outside the cluster: neither Pods' nor this node's own."""

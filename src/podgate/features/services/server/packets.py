@@ -12,6 +12,7 @@ from podgate.features.services.backends import Choice
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.iptables_names import FORWARD, POSTROUTING
 from podgate.features.services.old_metrics import IP_FAMILY
+from podgate.features.services.server.forgotten import counts as forgotten
 from podgate.features.services.to_iptables import LOOPBACK_COUNTED
 from podgate.features.services.to_nftables import LOOPBACK_REFUSED, NEW_CONNECTIONS, NOT_PROXIED, TABLE
 from podgate.linux.netlink import NETLINK_NETFILTER, Connection, DumpInterruptedError
@@ -21,6 +22,7 @@ from podgate.observe.metrics import Measured
 
 _REFUSED: Final = "kubeproxy_nftables_localhost_nodeport_rejected_packets_total"
 _INVALID: Final = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total"
+_FORGOTTEN: Final = "podgate_services_clients_not_remembered_total"
 _LOOPBACK: Final = "kubeproxy_iptables_localhost_nodeports_accepted_packets_total"
 
 
@@ -33,6 +35,7 @@ def packet_readings(choice: Choice, table: str = TABLE) -> Iterator[Measured]:
     """
     if choice.backend == "nftables":
         yield from _refused(table)
+        yield from _forgotten(table)
     elif choice.backend == "nft":
         yield from _of_iptables()
 
@@ -50,6 +53,16 @@ def _refused(table: str) -> Iterator[Measured]:
             labels = (("ip_family", IP_FAMILY[family]), ("protocol", protocol.upper()))
             text = "Packets to node ports on loopback addresses that were refused: only TCP is answered there."
             yield Measured(_REFUSED, packets, labels, "counter", text)
+
+
+def _forgotten(table: str) -> Iterator[Measured]:
+    try:
+        found = forgotten(table)
+    except (OSError, DumpInterruptedError):
+        return
+    for family, count in found.items():
+        text = "Connections whose client should stay with its endpoint (ClientIP), and for which there was no room."
+        yield Measured(_FORGOTTEN, count, (("family", family),), "counter", text)
 
 
 def _of_iptables() -> Iterator[Measured]:
