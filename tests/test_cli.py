@@ -97,6 +97,7 @@ def words_of(verb: str) -> tuple[str, ...]:
         (["masquerade", "nonsense"], "'nonsense'"),
         (["masquerade", "run", "--nope"], "--nope means nothing here"),
         (["masquerade", "run", "extra"], "extra means nothing here"),
+        (["masquerade", "run", "--nope=x", "extra"], "extra means nothing here"),
         (
             ["masquerade", "run", "--node-nam", "n1"],
             '(did you mean "--node-name"?)\npodgate masquerade run: --help says',

@@ -277,8 +277,8 @@ def _unknown(feature: str, verb: str, unknown: Sequence[str], specs: Sequence[Op
     flags = [spec.flag for spec in specs]
     prog = f"podgate {feature} {verb}"
     # What follows a flag that there is not is its value, most often.
-    before = ("", *unknown)
-    strange = [word for word, last in zip(unknown, before, strict=False) if word[:1] == "-" or last[:1] != "-"]
+    takes = [False, *(word[:1] == "-" and "=" not in word for word in unknown)]
+    strange = [word for word, is_value in zip(unknown, takes, strict=False) if word[:1] == "-" or not is_value]
     guesses = ((word, did_you_mean(word.partition("=")[0], flags) if word.startswith("-") else "") for word in strange)
     return UsageError(
         "\n".join(

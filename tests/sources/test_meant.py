@@ -54,6 +54,8 @@ SILENT = [
     ("v1", "PodTemplate"),
     ("v1", "ServiceList"),
     ("apiregistration.k8s.io/v1", "APIService"),
+    ("storage.k8s.io/v1", "CSINode"),
+    ("v1", "Config"),
     ("metrics.k8s.io/v1beta1", "NodeMetrics"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
     ("serving.knative.dev/v1", "Service"),

@@ -13,8 +13,8 @@ from podgate.model.kinds.meta import OWN_GROUP
 from podgate.model.snapshot import Kind
 from podgate.model.spelling import nearest
 
-_OTHERS: Final = ("APIService", "Endpoints", "Secret", "ServiceAccount")
-"""Kinds of Kubernetes 1.36 that no feature reads, with names like those that one does."""
+_OTHERS: Final = ("APIService", "CSINode", "Config", "Endpoints", "Secret", "ServiceAccount")
+"""Kinds of Kubernetes 1.36 that no feature reads, with names like those that one does; Config is a kubeconfig."""
 
 
 class Meant(Frozen, frozen=True):

@@ -62,6 +62,8 @@ def test_both_selectors_must_match_and_a_namespace_always_has_its_name() -> None
             "no operator",
             ("matchExpressions", 0),
         ),
+        ({"matchExpressions": [{"key": "a", "operator": ["In"]}]}, "no operator", ("matchExpressions", 0)),
+        ({"matchExpressions": [{"key": "a", "operator": {"In": 1}}]}, "no operator", ("matchExpressions", 0)),
         ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "needs values", ("matchExpressions", 0, "values")),
         (
             {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]},

@@ -116,10 +116,9 @@ class Contests:
         moved: set[ObjectRef] = set()
         for change in changes(self._input, facts):
             moved.add(change.key)
-            for destination, _, family, index in claims_of(change.old) if change.old is not None else ():
-                self._void.discard((change.key, family, index))
-                if self._remove(destination, change.key):
-                    touched.add(destination)
+            had = tuple(claims_of(change.old)) if change.old is not None else ()
+            self._void.difference_update((change.key, family, index) for _, _, family, index in had)
+            touched.update(each for each in {claim[0] for claim in had} if self._remove(each, change.key))
             for claim in claims_of(change.new) if change.new is not None else ():
                 if self._add(claim[0], change.key):
                     touched.add(claim[0])

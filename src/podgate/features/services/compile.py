@@ -65,7 +65,7 @@ _Pair = tuple[ServiceFacts | None, _Slices | None]
 def watches(settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
     """Give what is watched: Services and slices for this proxy, this node, and the ranges of cluster IPs.
 
-    The default proxy watches the Services of others too (slices not), so as to know which addresses are theirs.
+    The default proxy watches what is for others too, so as to know which addresses are theirs.
     A label of a slice says that its Service is headless (as the slices' controller sets it); of a Service its cluster
     IP does. A slice's own label of a proxy is asked for by one with a name alone, which is spared the others' so.
     """
