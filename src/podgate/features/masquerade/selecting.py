@@ -99,7 +99,7 @@ def _expression(item: Any, index: int) -> Requirement:
         raise NotASelector(f"{shown(item)} is no expression: write key, operator and values", *place)
     operator: Any = item.get("operator")
     values = item.get("values") or ()
-    if not isinstance(operator, str) or operator not in OPERATORS:
+    if operator not in tuple(OPERATORS):  # what is written may be a list, which has no hash
         guess = did_you_mean(operator, OPERATORS) if isinstance(operator, str) else ""
         raise NotASelector(f"{shown(operator)} is no operator{guess}: write one of {', '.join(OPERATORS)}", *place)
     if not isinstance(values, list | tuple):
