@@ -163,7 +163,7 @@ def test_an_observer_never_sees_a_part_of_a_change(namespace: NetNamespace, open
     thread = threading.Thread(target=lambda: asyncio.run(observe()))
     thread.start()
     try:
-        asyncio.run(asyncio.wait_for(write(), 20))
+        asyncio.run(asyncio.wait_for(write(), 120))
     finally:
         stop.set()
         thread.join()
