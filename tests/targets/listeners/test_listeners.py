@@ -4,6 +4,8 @@ import asyncio
 import gc
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -122,6 +124,7 @@ def test_an_address_that_is_not_ours_is_refused() -> None:
     ("error", "words"),
     [
         (PermissionError(13, "x"), "NET_BIND_SERVICE"),
+        (OSError(24, "x"), "raise the limit of open files"),
         (OSError(105, "x"), "cannot listen: No buffer space"),
     ],
 )
@@ -160,6 +163,52 @@ def test_sockets_close_before_the_life_around_them_ends() -> None:
 
     run(main())
     assert events == ["begins", "hello", "ends"]
+
+
+SHORT = """
+import asyncio, os, resource, socket
+from podgate.observe import accepting
+from podgate.targets.listeners.apply import ListenersTarget
+from podgate.targets.listeners.diff import Plan
+from podgate.targets.listeners.state import ListenAddress
+
+accepting.CALM = 0.1
+
+async def main():
+    target = ListenersTarget({"greet": asyncio.Protocol})
+    await target.apply(Plan((ListenAddress("127.0.0.1", 0, "greet"),)))
+    (port,) = target.ports().values()
+    client = socket.socket()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    held = []
+    try:
+        while True:
+            held.append(os.dup(0))
+    except OSError:
+        client.connect(("127.0.0.1", port))
+    signals = target.signals()
+    for _ in range(2):
+        signal = await asyncio.wait_for(anext(signals), 20)
+        print(signal.fault, signal.what)
+        while held:
+            os.close(held.pop())
+    await signals.aclose()
+    print((await target.read()).addresses)
+
+asyncio.run(main())
+"""
+
+
+def test_a_want_of_descriptors_is_a_turn_that_is_told_with_its_end() -> None:
+    done = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout.splitlines(), done.stderr) == (
+        [
+            "True new connections wait: Too many open files: raise the limit of open files (LimitNOFILE=, ulimit -n)",
+            "False new connections are taken again",
+            "frozenset()",
+        ],
+        "",
+    )
 
 
 @pytest.mark.kernel
