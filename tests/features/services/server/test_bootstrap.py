@@ -74,7 +74,12 @@ def test_where_there_are_rules_nobody_need_answer(server: str, environ: dict[str
 
 @pytest.mark.parametrize(
     ("server", "environ"),
-    [("https://192.168.0.10:6443", IN_A_POD), ("https://[fd00:96::1]:443", IN_A_POD), ("https://10.96.0.1:443", {})],
+    [
+        ("https://192.168.0.10:6443", IN_A_POD),
+        ("https://[fd00:96::1]:443", IN_A_POD),
+        ("https://10.96.0.1:443", {}),
+        ("https://kubernetes:6443", {}),  # as a machine may be called
+    ],
 )
 def test_where_nothing_tells_whose_an_address_is_that_is_said_and_no_start_refused(
     server: str, environ: dict[str, str]

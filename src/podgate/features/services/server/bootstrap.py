@@ -57,7 +57,9 @@ def obstacle(environ: Mapping[str, str], say: Callable[[str], None], *, has_sour
     if address is not None and has_rules(address, port):
         return ""
     where = _with_port(host, str(port))
-    if by_name or _is_a_services(address, environ) or within(address or b"", remembered_ranges()):
+    # A machine may be called kubernetes; outside of a Pod only a longer name is sure to be the cluster's.
+    is_sure = by_name and (own or ".svc" in host)
+    if is_sure or _is_a_services(address, environ) or within(address or b"", remembered_ranges()):
         return (
             f"the API server does not answer at {where}, a Service's address, and nobody leads there before "
             f"there are rules: {advice}"
