@@ -9,6 +9,7 @@ import pytest
 
 from podgate.features.metadata.server.limits import Limits
 from podgate.features.metadata.server.memory import Memory
+from podgate.features.metadata.server.proxy import most_clients
 from tests.support.metadata_upstream import ZONE, World, cloud_behind, get, read_answer, run
 from tests.support.poll import poll_async
 
@@ -73,6 +74,11 @@ def test_beyond_the_limit_the_longest_idle_give_way() -> None:
             leave(first + late)
 
     run(main())
+
+
+@pytest.mark.parametrize(("descriptors", "most"), [(256, 64), (512, 128), (1024, 448), (4096, 2048), (1 << 20, 2048)])
+def test_a_low_limit_of_open_files_leaves_room_for_some_clients(descriptors: int, most: int) -> None:
+    assert most_clients(descriptors, Limits()) == most
 
 
 def test_one_client_cannot_use_up_the_connections_of_all() -> None:

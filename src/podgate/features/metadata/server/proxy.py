@@ -141,7 +141,7 @@ class Proxy:
     async def life(self) -> AsyncIterator[None]:
         """Work while entered; at the end long polls get 503 at once, other requests have a moment to end."""
         self.now = self.time()
-        self._most = min(self.limits.connections, raised_limit() - self.limits.upstreams - _OWN_DESCRIPTORS)
+        self._most = most_clients(raised_limit(), self.limits)
         self._journal = self._make_journal(self)
         async with asyncio.TaskGroup() as group:
             self.pool.group = group
@@ -352,6 +352,11 @@ def _began(client: ClientConnection) -> float:
 
 def _since(client: ClientConnection) -> float:
     return client.since
+
+
+def most_clients(descriptors: int, limits: Limits) -> int:
+    """Give how many clients there may be; of a low limit a quarter, as each may need a connection to the upstream."""
+    return min(limits.connections, max(descriptors // 4, descriptors - limits.upstreams - _OWN_DESCRIPTORS))
 
 
 def journal_for(log: Log, clock: Callable[[], float]) -> Callable[[Proxy], Journal]:
