@@ -48,3 +48,16 @@ def test_a_folder_without_anything_to_look_at_is_doubted(capsys: pytest.CaptureF
     assert run(capsys, *words)[2].endswith(") among its 1: is --source right?\n")
     (tmp_path / "b.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
     assert run(capsys, *words)[2] == ""
+
+
+def test_a_kubeconfig_that_a_file_names_is_told_with_the_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "kubeadm.conf"
+    head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+    path.write_text(f"{head}mode: nftables\nclientConnection: {{kubeconfig: /nonexistent}}\n")
+    words = ("services", "check", "--node-name", "n", "--config", str(path))
+    wrong = "podgate services check: /nonexistent: the kubeconfig cannot be read: No such file or directory"
+    named = f"; {path} names it (clientConnection.kubeconfig): give --source or --kubeconfig to look elsewhere"
+    assert run(capsys, *words) == (2, "", f"{wrong}{named}\n")
+    assert run(capsys, *words, "--kubeconfig", "/nonexistent") == (2, "", f"{wrong}\n")

@@ -83,7 +83,7 @@ def perform(  # noqa: PLR0917 - what a command line is
         if verb == "clean":
             answered = asyncio.run(_clean(feature, settings))
         else:
-            look = Looking(feature, settings, environ, lambda said: _remark(program, said))
+            look = _looking(program, feature, settings, asked, environ)
             answered = _look(verb, feature, settings, asked, look)
             if look.unseen and verb in {"check", "explain"}:
                 _remark(program, f"no Kubernetes objects were looked at ({', '.join(look.unseen)}): {WHERE_THEN}")
@@ -101,6 +101,20 @@ def perform(  # noqa: PLR0917 - what a command line is
     for left_out in answered.errors:
         _remark(program, left_out)
     return answered.code
+
+
+def _looking(
+    program: str, feature: AnyFeature, settings: Any, asked: argparse.Namespace, environ: Mapping[str, str]
+) -> "Looking":
+    """Read what is looked at. A kubeconfig that nobody gave is one that a file names: of a node, and maybe not here."""
+    try:
+        return Looking(feature, settings, environ, lambda said: _remark(program, said))
+    except SourceError as error:
+        file, unasked_for = getattr(settings, "config", None), getattr(asked, "kubeconfig", None) is None
+        if not (file and unasked_for and settings.kubeconfig and str(error).startswith(f"{settings.kubeconfig}: ")):
+            raise
+        named = f"{file} names it (clientConnection.kubeconfig)"
+        raise SourceError(f"{error}; {named}: give --source or --kubeconfig to look elsewhere") from error
 
 
 def run(program: str, agent: AnyAgent, settings: Any, environ: Mapping[str, str]) -> int:

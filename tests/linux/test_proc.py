@@ -38,3 +38,12 @@ def test_a_network_is_named_as_the_kernel_names_it(tmp_path: Path) -> None:
     (tmp_path / "7" / "ns").mkdir(parents=True)
     (tmp_path / "7" / "ns" / "net").symlink_to("net:[4026531840]")
     assert proc.network_of(7, str(tmp_path)) == "net:[4026531840]"
+
+
+@pytest.mark.parametrize(
+    ("rights", "may"), [("000001ffffffffff", True), ("000001fffeffffff", False), ("0000000001000000", True)]
+)
+def test_who_may_be_ended_less_readily_has_cap_sys_resource(rights: str, may: bool, tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "status").write_text(f"Name:\tx\nCapPrm:\t{rights}\nCapEff:\t{rights}\n")
+    assert proc.may_lower_oom(str(tmp_path)) is may

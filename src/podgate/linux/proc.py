@@ -6,6 +6,7 @@ Invariant: reads only. Of a process that ended meanwhile every question raises O
 """
 
 import os
+from typing import Final
 
 SELF = "thread-self"
 """The calling thread, in place of a process's number."""
@@ -30,3 +31,14 @@ def network_of(pid: int | str, proc: str = "/proc") -> str:
         OSError: it has ended.
     """
     return os.readlink(f"{proc}/{pid}/ns/net")
+
+
+_SYS_RESOURCE: Final = 24
+"""CAP_SYS_RESOURCE (linux/capability.h), which a lower oom_score_adj needs (proc(5))."""
+
+
+def may_lower_oom(proc: str = "/proc") -> bool:
+    """Say whether this process may ask to be ended less readily than it was started. Raises OSError."""
+    with open(f"{proc}/self/status", encoding="utf-8", errors="replace") as file:
+        rights = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
+    return bool(int(rights, 16) >> _SYS_RESOURCE & 1)

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from podgate.commandline.goflags import FlagError
 from podgate.features.services.dropin import main, settings_of
 from podgate.features.services.proxy_fields import FIELDS
 from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, read_flags
 from podgate.features.services.proxy_usage import usage_lines
+from podgate.features.services.settings import Settings
 from podgate.observe.logs import stderr_log
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -20,7 +22,8 @@ LOG = stderr_log({})
 IDLE = "Taken without effect, with a warning in the log that says why:"
 
 MEANINGS: dict[str, dict[str, Any]] = {
-    "": {"backend": "iptables"},
+    "": {"backend": "iptables", "min_sync_period": 1.0, "oom_score_adj": -999},
+    "--iptables-min-sync-period=0s": {"min_sync_period": 0.0},
     "--proxy-mode=nftables --cluster-cidr=10.244.0.0/16": {"backend": "nftables", "cluster_cidr": "10.244.0.0/16"},
     "--proxy-mode nftables --masquerade-all": {"backend": "nftables", "masquerade_all": True},
     "--proxy-mode nftables --iptables-masquerade-bit 13": {"backend": "nftables", "masquerade_bit": 13},
@@ -110,6 +113,8 @@ def test_the_help_says_of_each_flag_what_it_does_or_why_it_does_nothing() -> Non
     assert all(meaning.startswith(" " * 10) and len(meaning) < 130 for meaning in said.values())
     assert said["--conntrack-tcp-timeout-established"].endswith("; 0 leaves it (default 24h0m0s)")
     assert said["--proxy-mode"].endswith("(default iptables)")
+    assert said["--oom-score-adj"].endswith("(default -999)")
+    assert said["--iptables-min-sync-period"].endswith("(default 1s)")
     idle_names = [name for line in idle if line.startswith("      --") for name in line.strip().split(", ")]
     assert sorted((*said, *idle_names)) == sorted(f"--{name}" for name in (*FLAGS, *WITHOUT_EFFECT))
     assert idle[idle.index("      --profiling") + 1].strip() == "there is no Go runtime to profile"
@@ -157,6 +162,23 @@ def test_the_configuration_is_written_as_the_old_program_writes_it(tmp_path: Pat
     assert (written["mode"], written["clusterCIDR"]) == ("iptables", "10.1.0.0/16")
     assert written["conntrack"]["tcpEstablishedTimeout"] == "24h0m0s"
     assert main(["--write-config-to", os.fspath(tmp_path / "none" / "config.yaml")]) == 1
+
+
+@pytest.mark.parametrize("mode", ["iptables", "nftables"])
+def test_flags_mean_what_the_file_means_that_they_are_written_to(mode: str, tmp_path: Path) -> None:
+    path, line = tmp_path / "config.yaml", [f"--proxy-mode={mode}", "--cluster-cidr=10.16.0.0/14"]
+    assert main([*line, "--write-config-to", str(path)]) == 0
+    alone, by_file = (settings_of(read_flags(words), LOG) for words in (line, ["--config", str(path)]))
+    told = [_without_places(each) for each in (alone, by_file)]
+    assert told[0] == told[1]
+    short = tmp_path / "short.yaml"
+    short.write_text(f"{HEAD}mode: {mode}\nclusterCIDR: 10.16.0.0/14\n")
+    assert _without_places(settings_of(read_flags(["--config", str(short)]), LOG)) == told[0]
+
+
+def _without_places(settings: Settings) -> Settings:
+    # Without a word node ports are open at the first address in mode nftables; the file says the word.
+    return replace(settings, config=None, nodeport_addresses=",".join(settings.nodeport_words))
 
 
 def test_what_is_written_of_a_file_is_the_file_with_what_it_leaves_out(tmp_path: Path) -> None:

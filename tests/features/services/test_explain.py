@@ -59,6 +59,27 @@ def test_the_json_form() -> None:
     assert (nobody["service"], nobody["policy"], nobody["verdict"], nobody["endpoints"]) == ("", "", "none", [])
 
 
+def test_the_json_form_of_services_that_no_proxy_does_anything_for() -> None:
+    names = {"headless": {"clusterIP": "None", "ports": [{"port": 80}]}, "away": {"type": "ExternalName"}}
+    services = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": n}, "spec": s} for n, s in names.items()]
+    settings = Settings(node_name="node-1")
+    inputs = inputs_of([*OBJECTS, *services], settings)
+    intent = Compiler(settings, lambda found: found)(inputs).states
+    asker = Asker(intent, inputs, here_of("node-1", None, inputs.machine), None)
+    for name in names:
+        assert answer_json(*asker.answers(name)) == {
+            "destination": name,
+            "service": f"default/{name}",
+            "policy": "",
+            "verdict": "none",
+            "endpoints": [],
+            "masquerade": False,
+            "hairpin": [],
+            "sticky": 0,
+            "reason": "it has no cluster IP with a port, so no proxy does anything for it",
+        }
+
+
 def test_node_ports_on_loopback_only_where_they_are_open_there() -> None:
     for words, verdict in (("all,localhost", "forward"), ("all", "none")):
         settings = Settings(node_name="node-1", nodeport_addresses=words)

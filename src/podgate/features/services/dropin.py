@@ -28,6 +28,7 @@ from podgate.features.services.proxy_config import ProxyConfig, completed, neste
 from podgate.features.services.proxy_flags import ProxyFlags, flag_of, in_old_words, read_flags
 from podgate.features.services.proxy_limits import beyond_limits
 from podgate.features.services.proxy_settings import NO_IPVS, idle_fields, options_in, paths_of
+from podgate.features.services.proxy_unasked import with_unasked
 from podgate.features.services.proxy_usage import usage_lines
 from podgate.features.services.server.proxy_file import config_in
 from podgate.features.services.settings import Settings
@@ -53,7 +54,8 @@ def settings_of(flags: ProxyFlags, log: Log) -> Settings:
         if "hostnameOverride" in flags.fields:
             given["node_name"] = node_name(flags.fields["hostnameOverride"])
         try:
-            return settings_from(Settings, FEATURE.configured(given, say))
+            options = FEATURE.configured(given, say)
+            return with_unasked(settings_from(Settings, options), options)
         except SettingsError as error:
             raise _told_by_old_names(error, "nftables") from error
     mistakes: list[str] = []
@@ -75,7 +77,7 @@ def settings_of(flags: ProxyFlags, log: Log) -> Settings:
         raise SettingsError(mistakes)
     for path, why in idle_fields(config, options["backend"]):
         say(f"--{flag_of(path)} has no effect here: {why}")
-    return settings
+    return with_unasked(settings, options)
 
 
 def _nothing(_line: str) -> None:

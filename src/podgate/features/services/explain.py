@@ -5,7 +5,7 @@ Here: who sends, the answer and its JSON form. Not here: the destination as it i
 Invariant: a Pod that is named must be there; an answer is about the node that was asked about.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from podgate.features.services.endpoints import Here
 from podgate.features.services.intent import Intent, ServicePort
 from podgate.features.services.lacking import lack_of
 from podgate.features.services.node import is_loopback, local_addresses
-from podgate.features.services.questions import Destination, destinations_of
+from podgate.features.services.questions import Destination, NothingDoneError, destinations_of
 from podgate.features.services.slices import SliceFacts, read_slice
 from podgate.joints import Inputs, QuestionError
 from podgate.model.frozen import Frozen, ObjectRef
@@ -31,10 +31,11 @@ _NO_PROBLEMS: Final[Problems] = Table()
 
 
 class Answer(Frozen, frozen=True):
-    """What happens to a packet."""
+    """What happens to a packet; ``service`` is one that has no port of a cluster IP."""
 
     destination: str
     decision: Decision
+    service: str = ""
 
 
 class WrongFamilyError(QuestionError):
@@ -70,7 +71,13 @@ class Asker:
         own = own_addresses(self._inputs, self._here)
         found: list[Answer] = []
         unreached: WrongFamilyError | None = None
-        for destination in destinations_of(text, self._intent, self._inputs, own, self._problems):
+        try:
+            destinations = destinations_of(text, self._intent, self._inputs, own, self._problems)
+        except NothingDoneError as known:
+            if self._who not in {None, "node"} and packed(str(self._who)) is None:
+                _sending_pod(str(self._who), self._inputs.objects.objects(POD))
+            return [Answer(text, Decision("none", str(known)), known.service)]
+        for destination in destinations:
             try:
                 found.append(explain(self._intent, self._inputs, self._here, destination, self._who))
             except WrongFamilyError as error:
@@ -144,6 +151,14 @@ def _slices(inputs: Inputs, port: ServicePort) -> Iterator[SliceFacts]:
                 yield facts
 
 
+def _sending_pod(who: str, pods: Mapping[ObjectRef, Pod]) -> Pod:
+    pod = pod_named(who, pods)
+    if pod is None:
+        known = pod_names(who, pods)
+        raise QuestionError(f'--from "{who}" is neither node, nor an address, nor a Pod of the source (Pods: {known})')
+    return pod
+
+
 class _Senders:
     """Finds who sends."""
 
@@ -162,13 +177,7 @@ class _Senders:
         address = packed(who)
         if address is not None:
             return self._at(who, address)
-        pod = pod_named(who, self._pods)
-        if pod is None:
-            known = pod_names(who, self._pods)
-            raise QuestionError(
-                f'--from "{who}" is neither node, nor an address, nor a Pod of the source (Pods: {known})'
-            )
-        return self._pod(who, pod)
+        return self._pod(who, _sending_pod(who, self._pods))
 
     def _node(self) -> Sender:
         first = [each for each in self._here.addresses if self._is_like(each)]
@@ -205,7 +214,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     decision, port = answer.decision, answer.decision.port
     return {
         "destination": answer.destination,
-        "service": "" if port is None else port.name,
+        "service": answer.service if port is None else port.name,
         "policy": decision.policy,
         "verdict": decision.verdict,
         "endpoints": _endpoints(decision.endpoints),
@@ -219,7 +228,8 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 def answer_line(answer: Answer) -> str:
     """Give an answer as a line for people."""
     decision, port = answer.decision, answer.decision.port
-    service = "" if port is None else f" {port.name}"
+    name = answer.service if port is None else port.name
+    service = name and f" {name}"
     line = f"{answer.destination}{service}: {decision.verdict}"
     if decision.endpoints:
         line += f" to {', '.join(_endpoints(decision.endpoints))}"

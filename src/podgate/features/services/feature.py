@@ -20,6 +20,7 @@ from podgate.features.services.explain import Answer, Asker, answer_json, answer
 from podgate.features.services.intent import FAMILIES
 from podgate.features.services.layout import STICKY_IPS
 from podgate.features.services.node import here_of
+from podgate.features.services.proxy_unasked import UNASKED
 from podgate.features.services.server.bootstrap import obstacle
 from podgate.features.services.server.forgotten import ForgottenTarget
 from podgate.features.services.server.leftovers import NOTHING, OURS_ALONE
@@ -43,6 +44,7 @@ from podgate.features.services.to_sysctls import NAMES as SYSCTLS
 from podgate.joints import Answered, Compiled, Feature, Inputs, Look, QuestionError, Served, Step
 from podgate.kubeapi.access import AccessError
 from podgate.kubeapi.credentials import load_kubeconfig
+from podgate.linux.proc import may_lower_oom
 from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
@@ -292,8 +294,11 @@ def _has_affinity(states: States) -> bool:
 
 
 def _oom_step(adjustment: int | None) -> tuple[Step[States, Any, Any], ...]:
-    """Say how much rather the kernel should end this process than others, when it is out of memory (proc(5))."""
-    if adjustment is None:
+    """Say how much rather the kernel should end this process than others, when it is out of memory (proc(5)).
+
+    kube-proxy's default, which its files have unasked, is left out without a word where the right to it is missing.
+    """
+    if adjustment is None or (adjustment == UNASKED[_OOM] and not may_lower_oom()):
         return ()
     wanted = SysctlState({_OOM: adjustment})
     target = SysctlTarget((_OOM,), Path("/proc/self"))

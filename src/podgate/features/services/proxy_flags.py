@@ -142,7 +142,7 @@ FLAGS: Final[dict[str, ProxyFlag]] = {
     "oom-score-adj": ProxyFlag(
         "int",
         ("oomScoreAdj",),
-        "how much rather the kernel ends this process than others, -1000 to 1000; not given leaves it",
+        "how much rather the kernel ends this process than others, -1000 to 1000",
     ),
     "pod-bridge-interface": ProxyFlag(
         "string", ("detectLocal.bridgeInterface",), "the bridge that Pods' traffic comes from, for BridgeInterface"

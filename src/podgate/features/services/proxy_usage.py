@@ -11,6 +11,7 @@ from podgate.features.services.proxy_config import ProxyConfig
 from podgate.features.services.proxy_fields import FIELDS, SECOND
 from podgate.features.services.proxy_flags import FLAGS, WITHOUT_EFFECT, ProxyFlag, unused_why
 from podgate.features.services.proxy_settings import options_in, paths_of
+from podgate.features.services.proxy_unasked import UNASKED
 from podgate.features.services.settings import Settings
 from podgate.model.durations import go_text
 
@@ -46,7 +47,7 @@ def _value_name(flag: ProxyFlag) -> str:
 
 def _defaults() -> Mapping[str, Any]:
     """Give what fields come to when no flag is given."""
-    settings = Settings(**options_in(ProxyConfig()))
+    settings = Settings(**UNASKED, **options_in(ProxyConfig()))
     return {path: getattr(settings, option, None) for option, path in paths_of(settings.backend).items()}
 
 

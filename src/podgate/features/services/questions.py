@@ -28,6 +28,14 @@ _FORM: Final = re.compile(
 )
 
 
+class NothingDoneError(QuestionError):
+    """A Service is there that no proxy does anything for, as a headless one; ``service`` is its namespace and name."""
+
+    def __init__(self, service: str, reason: str) -> None:
+        super().__init__(reason)
+        self.service = service
+
+
 class Destination(NamedTuple):
     """Where a packet goes. Port 0 stands for all of an address that no Service has a port of."""
 
@@ -55,6 +63,7 @@ def destinations_of(
         problems: what is wrong with Services.
 
     Raises:
+        NothingDoneError: no proxy does anything for the Service.
         QuestionError: it is none of these, or there is no such Service, or port of it.
     """
     found = _FORM.fullmatch(text)
@@ -118,7 +127,9 @@ def _named(text: str, found: re.Match[str], intent: Intent, inputs: Inputs, prob
     if not ports and wrong:
         raise QuestionError(f'"{text}": nothing is done for {ref}: {wrong}')
     if not ports:
-        raise QuestionError(f'"{text}": {ref} has no cluster IP with a port, so nothing is done for it')
+        raise NothingDoneError(
+            f"{ref.namespace}/{ref.name}", "it has no cluster IP with a port, so no proxy does anything for it"
+        )
     if not found["port"]:
         return ports
     protocol = _protocol(text, found["protocol"])

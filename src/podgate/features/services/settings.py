@@ -2,7 +2,8 @@
 
 Here: the fields, whose annotations are the flags' help, and what they say together. Not here: the file that kube-proxy
 reads (KubeProxyConfiguration).
-Invariant: defaults are kube-proxy's where it has the option too; an option that does nothing is not a field.
+Invariant: defaults are kube-proxy's where it has the option too, but for two (proxy_unasked.py); an option that does
+nothing is not a field.
 """
 
 import re
