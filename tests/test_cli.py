@@ -105,7 +105,7 @@ def words_of(verb: str) -> tuple[str, ...]:
         (["masquerade", "run", "--stat-dir", "/x"], 'did you mean "--state-dir"?'),
         (["masquerade", "run", "--backend", "nftable"], 'did you mean "nftables"?'),
         (["masquerade", "run", "--state-dir", ""], "--state-dir is empty"),
-        (["masquerade", "run", "--metrics-addr", "name:10350"], "'name' is not an IP address"),
+        (["masquerade", "run", "--metrics-addr", "name:10350"], '"name" is not an IP address'),
         (["masquerade", "render", "--state-dir", "/x"], "--state-dir means nothing here"),
         (["masquerade", "render", "--output", "yaml"], "'yaml'"),
         (["masquerde", "plan"], 'did you mean "masquerade"?'),

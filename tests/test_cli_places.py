@@ -8,20 +8,44 @@ import pytest
 from tests.test_cli import run
 
 
-def test_check_and_explain_name_the_same_place_of_the_same_mistake(
+def test_check_and_render_name_the_same_place_of_the_same_mistake(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "broken.yaml").write_text("a: 1\nb: [\n")
     head = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n"
     (tmp_path / "web.yaml").write_text(f"{head}spec:\n  clusterIP: 10.96.0.9\n  ports: [{{port: 80, protocol: X}}]\n")
     source = ["--source", str(tmp_path), "--node-name", "n"]
-    told = run(capsys, "services", "explain", "10.96.0.1", *source)[2].splitlines()
+    told = run(capsys, "services", "render", *source)[2].splitlines()
     found = json.loads(run(capsys, "services", "check", *source, "--output", "json")[1])["findings"]
     places = [row["place"] for row in found if "Options/" not in row["object"] and "Node/" not in row["object"]]
     assert places == [f"{tmp_path}/broken.yaml:3", f"{tmp_path}/web.yaml:7"]
     assert set(places) <= {line.partition(": ")[0] for line in told}
     lines = run(capsys, "services", "check", *source)[1].splitlines()
     assert any(line.startswith(f"{places[1]}: Service/default/web:spec.ports[0].protocol: ") for line in lines)
+
+
+def test_explain_complains_of_whom_it_names_and_counts_the_others(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "broken.yaml").write_text("a: 1\nb: [\n")
+    for number, name in enumerate(("web", "api", "db")):
+        head = f"apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n"
+        ports = "[{port: 80}, {port: 81, protocol: X}]"
+        (tmp_path / f"{name}.yaml").write_text(f"{head}spec:\n  clusterIP: 10.96.0.{number + 1}\n  ports: {ports}\n")
+    words = ("services", "explain", "--source", str(tmp_path), "--node-name", "n")
+    code, out, err = run(capsys, *words, "web")
+    assert (code, out.partition(":80: ")[0]) == (0, "10.96.0.1:80/tcp default/web")
+    told = [f"{tmp_path}/broken.yaml:3", "Node/n", f"{tmp_path}/web.yaml:7"]
+    assert {line.partition(": ")[0] for line in err.splitlines()[:-1]} == set(told)
+    assert err.endswith("\n2 complaints about other objects: podgate services check shows all\n")
+    code, out, err = run(capsys, *words, "web", "--from", "nobody")
+    assert (code, out) == (2, "")
+    assert {line.partition(": ")[0] for line in err.splitlines()} == {*told[:2], "podgate services explain"}
+
+
+def test_explain_without_objects_asks_for_their_source(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "podgate services explain: no objects to look at: give --source or --kubeconfig\n"
+    assert run(capsys, "services", "explain", "web", "--node-name", "n") == (2, "", said)
 
 
 def test_check_names_the_line_of_a_mistyped_kind_and_counts_what_it_did_not_look_at(

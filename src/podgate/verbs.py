@@ -215,9 +215,13 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
     if errors and not compiled.isolates:
         raise BadInput("\n".join(look.describe(problem) for problem in problems))
     if compiled.holds:
+        if look.unseen:
+            raise BadInput(f"podgate {feature.name} {verb}: no objects to look at: give --source or --kubeconfig")
         # A source that cannot be read is why nothing is known, and says more than that nothing is.
         lines = [look.describe(problem) for problem in look.inputs.objects.unread]
         raise BadInput("\n".join(lines) or f"podgate {feature.name} {verb}: {compiled.degraded}")
+    if verb == "explain" and compiled.isolates:
+        return _explain(feature, asked, compiled, look, problems)
     if verb != "check":
         for problem in problems:
             tell(look.describe(problem))
@@ -230,6 +234,29 @@ def _look(verb: str, feature: AnyFeature, settings: Any, asked: argparse.Namespa
             return feature.check(compiled, look)
         case _:
             return asyncio.run(_plan(feature, settings, compiled))
+
+
+def _explain(
+    feature: AnyFeature, asked: argparse.Namespace, compiled: Compiled[Any], look: Looking, problems: list[Problem]
+) -> Answered:
+    """Answer beside complaints about whom the answer names, and about what is nobody's alone, as files and the node.
+
+    The others may be thousands, and are counted.
+    """
+    for problem in problems:
+        if not problem.ref.namespace:
+            tell(look.describe(problem))
+    answered: Answered = feature.explain(asked, compiled, look)
+    others = 0
+    for problem in problems:
+        if problem.ref.namespace and f"{problem.ref.namespace}/{problem.ref.name}" in answered.text:
+            tell(look.describe(problem))
+        elif problem.ref.namespace:
+            others += 1
+    if others:
+        complaints = "1 complaint" if others == 1 else f"{others} complaints"
+        tell(f"{complaints} about other objects: podgate {feature.name} check shows all")
+    return answered
 
 
 async def _plan(feature: AnyFeature, settings: Any, compiled: Compiled[Any]) -> Answered:

@@ -28,7 +28,7 @@ ADDRESSES = {
 }
 
 BAD_ADDRESSES = {
-    "": "not a port",
+    "": "neither ADDRESS:PORT nor a port",
     ":10350": "write 127.0.0.1:10350",
     "::1:10350": "in brackets",
     "[127.0.0.1]:1": "only an IPv6 address",
@@ -57,7 +57,7 @@ def test_addresses(text: str, listen: Listen) -> None:
 def test_a_bad_address_is_named_with_what_to_write_instead(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
         parse_listen(text)
-    assert repr(text) in str(refused.value)
+    assert f'"{text}"' in str(refused.value)
 
 
 ANSWERS = {

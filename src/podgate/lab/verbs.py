@@ -158,7 +158,8 @@ def _first_container(where: Places, kind: str, namespace: str, name: str) -> str
     for pod in client.ask(where, Describe()).value["pods"]:
         if (pod["namespace"], pod["name"]) == (namespace, name):
             return str(pod["containers"][0])
-    raise LabError(f"Pod/{namespace}/{name} not found")
+    known = "logs takes a Pod as [NAMESPACE/]NAME, and podgate lab get pods -A lists them"
+    raise LabError(f"Pod/{namespace}/{name} not found: {known}")
 
 
 def _print_log(data: bytes, tail: int | None) -> None:

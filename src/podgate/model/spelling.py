@@ -6,16 +6,32 @@ Invariant: a word far from all that are known is guessed at by nobody: no advice
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
+
+_AS_NEAR: Final = 0.1
+"""Of the share of letters in common, by which one is no nearer than another."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Give the known word that ``word`` was probably meant to be, ignoring case; None if none is near.
 
+    Among those that are about as near as the nearest, one that begins with ``word``, or that ``word`` begins with,
+    goes before the others.
     Of two that differ in case alone the last in the order of the alphabet counts, however ``known`` is ordered.
     """
     by_lower = {each.lower(): each for each in sorted(known)}
-    near = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=0.7)
-    return by_lower[near[0]] if near else None
+    meant = word.lower()
+    near = difflib.get_close_matches(meant, list(by_lower), n=max(1, len(by_lower)), cutoff=0.7)
+    if not near:
+        return None
+    least = _likeness(near[0], meant) - _AS_NEAR
+    as_near = (each for each in near if _likeness(each, meant) >= least)
+    longer_or_cut = (each for each in as_near if each.startswith(meant) or meant.startswith(each))
+    return by_lower[next(longer_or_cut, near[0])]
+
+
+def _likeness(known: str, word: str) -> float:
+    return difflib.SequenceMatcher(None, known, word).ratio()
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

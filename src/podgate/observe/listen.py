@@ -37,7 +37,7 @@ def parse_listen(text: str) -> Listen:
         # 107 bytes and a NUL: sun_path of sockaddr_un, unix(7).
         if not path.startswith("/") or "\0" in path or len(path.encode(errors="surrogateescape")) > 107:
             raise ValueError(
-                f"{text!r}: a unix socket needs an absolute path of at most 107 bytes, as unix:/run/x.sock"
+                f'"{text}": a unix socket needs an absolute path of at most 107 bytes, as unix:/run/x.sock'
             )
         return Listen(path=path)
     host, colon, port = text.rpartition(":")
@@ -46,13 +46,15 @@ def parse_listen(text: str) -> Listen:
     elif host.startswith("[") and host.endswith("]"):
         host = _address(text, host[1:-1], 6)
     elif ":" in host:
-        raise ValueError(f"{text!r}: put an IPv6 address in brackets, as [::1]:10350")
+        raise ValueError(f'"{text}": put an IPv6 address in brackets, as [::1]:10350')
     elif not host:
-        raise ValueError(f"{text!r}: no address; write 127.0.0.1{text} for this machine only, 0.0.0.0{text} for all")
+        raise ValueError(f'"{text}": no address; write 127.0.0.1{text} for this machine only, 0.0.0.0{text} for all')
     else:
         host = _address(text, host, 4)
     if not (port.isascii() and port.isdigit() and int(port[:6]) < 65536 and len(port) <= 5):
-        raise ValueError(f"{text!r}: {port!r} is not a port; use a number from 0 to 65535")
+        if not colon:
+            raise ValueError(f'"{text}": neither ADDRESS:PORT nor a port; write 127.0.0.1:10350, for example')
+        raise ValueError(f'"{text}": "{port}" is not a port; use a number from 0 to 65535')
     return Listen(host, int(port))
 
 
@@ -69,7 +71,7 @@ def _address(text: str, host: str, version: int) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        raise ValueError(f"{text!r}: {host!r} is not an IP address; names are not looked up") from None
+        raise ValueError(f'"{text}": "{host}" is not an IP address; names are not looked up') from None
     if address.version != version:
-        raise ValueError(f"{text!r}: only an IPv6 address stands in brackets")
+        raise ValueError(f'"{text}": only an IPv6 address stands in brackets')
     return str(address)

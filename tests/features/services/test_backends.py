@@ -17,8 +17,8 @@ INTENT = Intent(FamilyIntent("ip"), None)
 def test_the_feature_has_a_step_for_all_of_it_and_states_for_each() -> None:
     settings = settings_from(Settings, {"oom_score_adj": -5, "service_proxy_name": "mine"})
     steps = {step.name: step for step in FEATURE.steps(settings)}
-    assert list(steps) == ["nftables/ip", "nftables/ip6", "cell", "listeners", "affinity", "sysctl", "oom"]
-    assert {name for name, step in steps.items() if step.transient} == {"cell", "listeners", "affinity", "oom"}
+    assert list(steps) == ["nftables/ip", "nftables/ip6", "pages", "listeners", "affinity", "sysctl", "oom"]
+    assert {name for name, step in steps.items() if step.transient} == {"pages", "listeners", "affinity", "oom"}
     assert {name for name, step in steps.items() if step.essential} == {"nftables/ip", "nftables/ip6"}
     states: States = StatesWriter(settings)(INTENT)
     assert steps["nftables/ip"].want(states).present

@@ -143,9 +143,12 @@ def test_mistakes_in_flags_are_told_at_once_by_the_names_of_the_old_program(caps
     line = "--proxy-mode=nft --healthz-bind-address=nowhere --iptables-sync-period=0s --hostname-override="
     assert main(line.split()) == 1
     assert sorted(capsys.readouterr().err.splitlines()) == [
-        "kube-proxy: --healthz-bind-address 'nowhere': 'nowhere' is not a port; use a number from 0 to 65535",
+        (
+            'kube-proxy: --healthz-bind-address "nowhere": neither ADDRESS:PORT nor a port; write 127.0.0.1:10350, '
+            "for example"
+        ),
         "kube-proxy: --hostname-override is empty: give a value, or leave the flag out",
-        "kube-proxy: --iptables-sync-period 0.0: must be more than 0",
+        "kube-proxy: --iptables-sync-period 0s: must be more than 0",
         'kube-proxy: --proxy-mode: "nft" is no mode: write nftables or iptables',
     ]
 

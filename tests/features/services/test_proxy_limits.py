@@ -67,7 +67,10 @@ def test_flags_without_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["--cluster-cidr=", "--config-sync-period=0s", "--logging-format=", "--write-config-to", written]) == 1
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kube-proxy: ")]
     assert sorted(said) == [
-        'kube-proxy: --cluster-cidr "": is no range; write it as 10.244.0.0/16, with a comma alone between two',
+        (
+            'kube-proxy: --cluster-cidr "": is no range; '
+            "write one as 10.244.0.0/16, for example, with a comma alone between two"
+        ),
         "kube-proxy: --config-sync-period 0s: must be more than 0",
         'kube-proxy: --logging-format "": write text or json',
     ]

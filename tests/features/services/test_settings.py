@@ -27,7 +27,7 @@ def test_defaults_are_kube_proxy_s() -> None:
     [
         ({"cluster_cidr": "10.244.0.0/16,10.245.0.0/16,here"}, [
             '--cluster-cidr "10.245.0.0/16": is the second range of its family; give one of each',
-            '--cluster-cidr "here": is no range; write it as 10.244.0.0/16',
+            '--cluster-cidr "here": is no range; write one as 10.244.0.0/16, for example',
         ]),
         ({"detect_local_mode": "BridgeInterface"}, [
             "--detect-local-mode BridgeInterface: give --pod-bridge-interface too",
@@ -60,7 +60,7 @@ def test_defaults_are_kube_proxy_s() -> None:
             "--state-dir is empty: give a folder",
         ]),
         ({"health_addr": ":10256"}, [
-            "--health-addr ':10256': no address; write 127.0.0.1:10256 for this machine only, 0.0.0.0:10256 for all",
+            '--health-addr ":10256": no address; write 127.0.0.1:10256 for this machine only, 0.0.0.0:10256 for all',
         ]),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from podgate.features.services.feature import FEATURE, Services
 from podgate.features.services.proxy_config import ProxyConfig, completed, nested, node_name, usual_pages
 from podgate.features.services.proxy_flags import ProxyFlags, flag_of, in_old_words, read_flags
 from podgate.features.services.proxy_limits import beyond_limits
-from podgate.features.services.proxy_settings import NO_IPVS, idle_fields, options_in, paths_of
+from podgate.features.services.proxy_settings import NO_IPVS, idle_fields, in_go_form, options_in, paths_of
 from podgate.features.services.proxy_unasked import with_unasked
 from podgate.features.services.proxy_usage import usage_lines
 from podgate.features.services.server.proxy_file import config_in
@@ -94,7 +94,13 @@ def _check_writable(flags: ProxyFlags, log: Log) -> None:
 
 
 def _told_by_old_names(error: SettingsError, backend: str) -> SettingsError:
-    return SettingsError(in_old_words(each, paths_of(backend)) for each in error.problems)
+    paths = paths_of(backend)
+    return SettingsError(in_old_words(_in_go_form(each, paths), paths) for each in error.problems)
+
+
+def _in_go_form(mistake: str, paths: Mapping[str, str]) -> str:
+    path = paths.get(mistake.partition(" ")[0].removeprefix("--").replace("-", "_"))
+    return mistake if path is None else in_go_form(path, mistake)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -200,6 +200,8 @@ class _Senders:
         here = pod.spec.node_name == self._here.node
         if pod.spec.host_network and here:
             return self._node()
+        if not pod.addresses:
+            raise WrongFamilyError(f'--from "{who}": this Pod has no address yet: its status has none')
         addresses = tuple(each for text in pod.addresses if (each := packed(text)) and self._is_like(each))
         if not addresses:
             raise WrongFamilyError(f'--from "{who}": this Pod has no address of the family of {self._destination}')

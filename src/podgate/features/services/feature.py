@@ -106,7 +106,7 @@ class Services(Feature[Settings, States]):
         choice, serving = self._choice(settings.backend), self._serving(settings)
         proxy_at_work = ProxyAtWork(pages_of(settings.health_addr, settings.metrics_addr))
         cell: Step[States, Any, Any] = Step(
-            "cell",
+            "pages",
             CellTarget(serving.cell),
             lambda states: cell_of(states.intent),
             CellState(),
@@ -118,7 +118,7 @@ class Services(Feature[Settings, States]):
             target=serving.target,
             want=lambda states: serving.listeners(states.intent),
             empty=ListenersState(),
-            after=("cell",),
+            after=("pages",),
             # A port that somebody else held may be free by then.
             resync=lambda states: states.settings.sync_period,
             essential=False,

@@ -212,7 +212,9 @@ def ipvs_problems(name: str, settings: Settings, machine: Machine) -> tuple[Prob
 
 
 def _bad_range(ref: ObjectRef, field: str, text: str, example: str) -> Problem:
-    return Problem(ref, "error", "BadRange", field, f'"{text}" is no range, and is not used: write it as {example}')
+    return Problem(
+        ref, "error", "BadRange", field, f'"{text}" is no range, and is not used: write one as {example}, for example'
+    )
 
 
 def no_pod_range(settings: Settings, node: Node | None) -> str:

@@ -283,7 +283,7 @@ class _Reading:
             given = span(text.strip())
             if given is None:
                 closed = True
-                message = f'"{text}" is no range, and lets nobody in: write it as 198.51.100.0/24'
+                message = f'"{text}" is no range, and lets nobody in: write one as 198.51.100.0/24, for example'
                 self._complain("BadRange", field, message)
                 continue
             first = text.strip().partition("/")[0]

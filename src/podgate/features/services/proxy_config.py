@@ -5,6 +5,7 @@ Invariant: as the old program does, an unknown key is a warning and a value of a
 never changes anything here is named in a warning that says why (what another field makes idle: proxy_settings.py).
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -175,7 +176,9 @@ class _Reader:
             if key not in document:
                 self._complain("error", "WrongKind", key, f"it is missing: write {wanted}")
             elif document[key] != wanted:
-                self._complain("error", "WrongKind", key, f"{document[key]!r} is not what is read here: write {wanted}")
+                self._complain(
+                    "error", "WrongKind", key, f"{_shown(document[key])} is not what is read here: write {wanted}"
+                )
 
     def _fields(self, document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for key, value in document.items():
@@ -185,7 +188,9 @@ class _Reader:
                 if isinstance(value, Mapping):
                     yield from self._group(key, value)
                 else:
-                    self._complain("error", "WrongType", key, f"{value!r} is not a map: write its fields below it")
+                    self._complain(
+                        "error", "WrongType", key, f"{_shown(value)} is not a map: write its fields below it"
+                    )
             else:
                 yield from self._field(field_path((key,)), value)
 
@@ -204,7 +209,9 @@ class _Reader:
         elif _fits(field, value):
             yield from self._value(path, field, value)
         else:
-            self._complain("error", "WrongType", path, f"{value!r} is not {_WORDS[field.type]}: correct it")
+            self._complain(
+                "error", "WrongType", path, f"{_shown(value)} is not {_WORDS[field.type]}: {_remedy(field, value)}"
+            )
 
     def _value(self, path: str, field: ConfigField, value: Any) -> Iterator[tuple[str, Any]]:
         if path == "featureGates":
@@ -215,12 +222,12 @@ class _Reader:
         try:
             yield path, parse(value)
         except NotADuration as problem:
-            self._complain("error", "WrongType", path, f"{value!r} is no duration ({problem}): write 30s or 1h30m")
+            self._complain("error", "WrongType", path, f'"{value}" is no duration ({problem}): write 30s or 1h30m')
 
     def _check_gates(self, gates: Mapping[str, Any]) -> None:
         for gate, value in gates.items():
             if not isinstance(value, bool):
-                message = f"{value!r} is not {_WORDS['bool']}: correct it"
+                message = f"{_shown(value)} is not {_WORDS['bool']}: correct it"
                 self._complain("error", "WrongType", field_path(("featureGates", gate)), message)
 
     def _say_unused(self, given: Mapping[str, Any]) -> None:
@@ -232,6 +239,15 @@ class _Reader:
             if gate != EXTERNAL_IPS_GATE:
                 field_name = field_path(("featureGates", gate))
                 self._complain("warning", "Unused", field_name, "it changes nothing here: podgate has no such gate")
+
+
+def _shown(value: Any) -> str:
+    """Show a value in JSON's form, which YAML takes too; what JSON has no form for, as a date, as text."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _remedy(field: ConfigField, value: Any) -> str:
+    return "write one text with commas" if field.type == "text" and isinstance(value, list) else "correct it"
 
 
 def _fits(field: ConfigField, value: Any) -> bool:

@@ -83,7 +83,7 @@ FLAGS: Final[dict[str, ProxyFlag]] = {
     "healthz-bind-address": ProxyFlag(
         "string",
         ("healthzBindAddress",),
-        "where /healthz and /livez are served; without a port 10256; empty for nowhere of its own",
+        "where /healthz and /livez are served; without a port 10256; empty: no page of its own",
     ),
     "healthz-port": ProxyFlag(
         "int", (), "the port of --healthz-bind-address where that names none; 0 serves no such page"

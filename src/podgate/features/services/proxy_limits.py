@@ -44,7 +44,8 @@ def beyond_limits(config: ProxyConfig) -> Iterator[tuple[str, str]]:
     if config["detectLocalMode"] in ("", "ClusterCIDR") and "clusterCIDR" in config.given:
         for text in config["clusterCIDR"].split(","):
             if span(text) is None:
-                yield "clusterCIDR", f'"{text}": is no range; write it as 10.244.0.0/16, with a comma alone between two'
+                said = "write one as 10.244.0.0/16, for example, with a comma alone between two"
+                yield "clusterCIDR", f'"{text}": is no range; {said}'
 
 
 def _by_mode(config: ProxyConfig, mode: str) -> Iterator[tuple[str, str]]:
@@ -87,7 +88,7 @@ def _page(path: str, port: int) -> Callable[[str], Iterator[tuple[str, str]]]:
 def _ranges(path: str, texts: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for index, text in enumerate(texts):
         if span(text) is None:
-            yield f"{path}[{index}]", f'"{text}": is no range; write it as 10.0.0.0/8'
+            yield f"{path}[{index}]", f'"{text}": is no range; write one as 10.0.0.0/8, for example'
 
 
 def _open_on(texts: tuple[str, ...]) -> Iterator[tuple[str, str]]:

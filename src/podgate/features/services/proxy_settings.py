@@ -4,6 +4,7 @@ Here: field by field. Not here: reading the file (proxy_config.py), the old prog
 Invariant: an option that the file says nothing of is not given, so that it keeps its default, or a flag's value.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -22,6 +23,7 @@ from podgate.features.services.proxy_config import (
 )
 from podgate.features.services.proxy_fields import EXTERNAL_IPS_GATE, FIELDS, SECOND
 from podgate.features.services.settings import ALL, LOCALHOST
+from podgate.model.durations import go_text
 from podgate.model.spelling import did_you_mean
 
 NO_IPVS: Final = (
@@ -29,11 +31,20 @@ NO_IPVS: Final = (
     "what kube-proxy left in ipvs mode is removed by its own --cleanup"
 )
 _MODES: Final = {"": "iptables", "iptables": "iptables", "nftables": "nftables"}
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+(?:e-[0-9]+)?|e-[0-9]+)")
+"""How a float of seconds is shown by default."""
 _ON_LOOPBACK: Final = f"node ports are open on loopback if {LOCALHOST} is among nodePortAddresses"
 
 
 def _seconds(nanoseconds: int) -> float:
     return nanoseconds / SECOND
+
+
+def in_go_form(path: str, message: str) -> str:
+    """Write the seconds that a message names as Go does, where it is about a field that is a duration."""
+    if FIELDS[path].type != "duration":
+        return message
+    return _NUMBER.sub(lambda found: go_text(round(float(found[0]) * SECOND)), message)
 
 
 def _same(value: Any) -> Any:

@@ -221,7 +221,7 @@ class Settings(Frozen, frozen=True):
         for text in self.cluster_ranges:
             given: Span | None = span(text)
             if given is None:
-                yield f'--cluster-cidr "{text}": is no range; write it as 10.244.0.0/16'
+                yield f'--cluster-cidr "{text}": is no range; write one as 10.244.0.0/16, for example'
             elif family_of(given[0]) in families:
                 yield f'--cluster-cidr "{text}": is the second range of its family; give one of each'
             else:

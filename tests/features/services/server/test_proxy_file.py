@@ -15,16 +15,16 @@ mode: nftables
 
 MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "no YAML": ("a: [", {}, "FILE:5: error: not YAML"),
-    "a wrong type": ("oomScoreAdj: yes", {}, "FILE:4: error: oomScoreAdj: True is not a whole number: correct it"),
+    "a wrong type": ("oomScoreAdj: yes", {}, "FILE:4: error: oomScoreAdj: true is not a whole number: correct it"),
     "in a group": (
         "iptables:\n  masqueradeAll: false\n  syncPeriod: 3d\n",
         {},
-        "FILE:6: error: iptables.syncPeriod: '3d' is no duration",
+        'FILE:6: error: iptables.syncPeriod: "3d" is no duration',
     ),
     "a value that no type tells": (
         "clusterCIDR: ten",
         {},
-        'FILE:4: error: clusterCIDR: "ten": is no range; write it as 10.244.0.0/16',
+        'FILE:4: error: clusterCIDR: "ten": is no range; write one as 10.244.0.0/16, for example',
     ),
     "an item of a list": (
         "nodePortAddresses:\n- primary\n- here\n",
@@ -41,7 +41,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "FILE:4: error: detectLocalMode: BridgeInterface: give detectLocal.bridgeInterface too",
     ),
-    "an address": ("metricsBindAddress: nowhere:1", {}, "FILE:4: error: metricsBindAddress: 'nowhere:1': "),
+    "an address": ("metricsBindAddress: nowhere:1", {}, 'FILE:4: error: metricsBindAddress: "nowhere:1": '),
     "the back end": (
         "mode: ipvs",
         {},
@@ -50,7 +50,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a flag": (
         "clusterCIDR: 10.0.0.0/8",
         {"cluster_cidr": "ten"},
-        '--cluster-cidr "ten": is no range; write it as 10.244.0.0/16',
+        '--cluster-cidr "ten": is no range; write one as 10.244.0.0/16, for example',
     ),
 }
 
@@ -122,9 +122,9 @@ def test_mistakes_of_every_sort_are_told_at_once_in_the_order_of_the_file(tmp_pa
     assert said == [
         "--masquerade-bit 99: must be 0 to 31",
         '3: error: mode: "nftable" is no mode (did you mean "nftables"?): write nftables or iptables',
-        '4: error: clusterCIDR: "10.244.0.0/33": is no range; write it as 10.244.0.0/16',
+        '4: error: clusterCIDR: "10.244.0.0/33": is no range; write one as 10.244.0.0/16, for example',
         "5: error: detectLocalMode: 'Foo': must be one of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix",
-        "7: error: conntrack.maxPerCore: '3' is not a whole number: correct it",
+        '7: error: conntrack.maxPerCore: "3" is not a whole number: correct it',
         "8: error: conntrack.min: -1: must be 0 or more",
         # That minSyncPeriod is longer than the default of syncPeriod is not said: nobody knows what that was to be.
         "9: error: nftables.syncPeriod: 5 is not a duration as 30s or 1h30m: correct it",

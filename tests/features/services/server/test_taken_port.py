@@ -33,7 +33,7 @@ SETTINGS = settings_from(Settings, {"node_name": "n1", "nodeport_addresses": "al
 
 
 async def story() -> None:
-    steps = tuple(step for step in FEATURE.steps(SETTINGS) if step.name in ("cell", "listeners"))
+    steps = tuple(step for step in FEATURE.steps(SETTINGS) if step.name in ("pages", "listeners"))
     out = io.StringIO()
     async with FakeApiServer(*RESOURCES, REPORTS).serving() as server:
         server.put("nodes", {"metadata": {"name": "n1"}})

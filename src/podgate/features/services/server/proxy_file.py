@@ -14,7 +14,7 @@ from typing import Any, Final
 from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.proxy_config import ProxyConfig, read_config
 from podgate.features.services.proxy_limits import beyond_limits
-from podgate.features.services.proxy_settings import NO_IPVS, idle_fields, options_in, paths_of
+from podgate.features.services.proxy_settings import NO_IPVS, idle_fields, in_go_form, options_in, paths_of
 from podgate.features.services.settings import Settings
 from podgate.model.fieldpath import field_path
 from podgate.model.files import Present
@@ -122,7 +122,7 @@ class _File:
         if flag is None or name in given or name not in options or name not in paths:
             return "", said
         message = _FLAG.sub(lambda found: paths.get(found[1].replace("-", "_"), found[0]), said[flag.end() :].strip())
-        return self._item(paths[name], message), message
+        return self._item(paths[name], message), in_go_form(paths[name], message)
 
     def _item(self, path: str, message: str) -> str:
         """Give the item of a list that a message quotes, or the field."""

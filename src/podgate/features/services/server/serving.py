@@ -176,4 +176,4 @@ def listeners_of(intent: Intent) -> ListenersState:
 
 def cell_of(intent: Intent) -> CellState:
     """Give what the pages look at."""
-    return CellState(intent, "what pages answer")
+    return CellState(intent, "pages answer by the configuration in force")
