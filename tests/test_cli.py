@@ -378,7 +378,7 @@ def test_check_is_exit_1_on_findings_and_0_without(
     path.write_text(GOOD + "- 10.17.0.0/16\n")
     code, out, _ = run(capsys, "masquerade", "check", "--config", path)
     assert code == 1
-    assert out.startswith(f"{path}:4: Redundant: ")
+    assert out.startswith(f"{path}:4: nonMasqueradeCIDRs[2]: Redundant: ")
     code, out, _ = run(capsys, "masquerade", "check", "--config", path, "--output", "json")
     found = json.loads(out)
     assert code == 1

@@ -74,6 +74,31 @@ def test_a_folder_without_anything_to_look_at_is_doubted(capsys: pytest.CaptureF
     assert run(capsys, *words)[2] == ""
 
 
+def test_what_a_kube_proxy_configuration_says_in_vain_is_found_with_file_and_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config, objects = tmp_path / "config.conf", tmp_path / "node.yaml"
+    head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n"
+    config.write_text(f"{head}foo: 1\nclusterCIDR: 10.0.0.0/8\niptables:\n  masqueradeAll: true\n")
+    objects.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n")
+    words = ["--config", str(config), "--source", str(objects), "--node-name", "node-1"]
+    code, out, err = run(capsys, "services", "check", *words)
+    assert (code, err) == (1, "")
+    assert out.splitlines()[0].startswith(f"{config}:4: foo: UnknownKey: there is no such field")
+    assert out.splitlines()[1].startswith(f"{config}:7: iptables.masqueradeAll: Unused: it changes nothing here")
+    found = json.loads(run(capsys, "services", "check", *words, "--output", "json")[1])["findings"]
+    assert [(row["place"], row["field"], row["reason"]) for row in found] == [
+        (f"{config}:4", "foo", "UnknownKey"),
+        (f"{config}:7", "iptables.masqueradeAll", "Unused"),
+    ]
+    assert run(capsys, "services", "render", *words)[2].startswith(f"{config}:4: warning: foo: there is no such field")
+    config.write_text(head)
+    assert run(capsys, "services", "check", *words)[:2] == (
+        0,
+        "checked: options, 0 EndpointSlice, 1 Node, 0 Pod, 0 Service, 0 ServiceCIDR\n0 findings\n",
+    )
+
+
 def test_a_kubeconfig_that_a_file_names_is_told_with_the_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

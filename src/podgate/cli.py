@@ -153,13 +153,19 @@ def _perform(words: Sequence[str]) -> int:
 
     feature = importlib.import_module(_module(chosen)).FEATURE
     try:
-        values = feature.configured(given(arguments, options_of(feature.settings)), tell)
+        # What the others say beside their answer is a part of what check answers.
+        say = _nothing if arguments.verb == "check" else tell
+        values = feature.configured(given(arguments, options_of(feature.settings)), say)
         if arguments.verb != "run":
             values = _with_kubeconfig(f"podgate {chosen} {arguments.verb}", values)
         settings = settings_from(feature.settings, values)
     except SettingsError as error:
         raise UsageError("\n".join(f"podgate {chosen} {arguments.verb}: {each}" for each in error.problems)) from error
     return verbs.perform(arguments.verb, feature, settings, arguments, os.environ)
+
+
+def _nothing(said: str) -> None:
+    """Say nothing."""
 
 
 def _module(feature: str) -> str:

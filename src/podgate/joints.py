@@ -321,7 +321,7 @@ class Feature(Agent[SettingsT, StatesT], Protocol[SettingsT, StatesT]):
 
         Args:
             given: what the command line says, by the names of the settings.
-            say: told what is taken and changes nothing.
+            say: told what is taken and changes nothing; ``check`` gives that as findings.
 
         Raises:
             SettingsError: a file cannot be read, or used.

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from podgate.commandline.checked import checked_rows, checked_text, objects_seen, objects_text, options_ref
-from podgate.model.frozen import ObjectRef
+from podgate.model.frozen import ObjectRef, file_ref
 from podgate.model.problems import Problem, problems_by_object
 from podgate.model.snapshot import Absent, Listed, Snapshot
 from podgate.model.table import Table
@@ -34,6 +34,30 @@ FLAG_ROW = {
     "reason": "NoRange",
     "message": "nothing tells Pods apart: give it",
 }
+
+
+CONFIG = file_ref("node.conf")
+
+
+def test_rows_come_by_file_and_line_and_those_without_a_line_after() -> None:
+    places = ["b.yaml:9", "Pod/a:spec", "b.yaml:10", "--flag", "b.yaml:2", "a.yaml", "a.yaml:16", "node.conf:3"]
+    found = {
+        msgspec.structs.replace(
+            FLAG, ref=CONFIG if "node" in each else ObjectRef("Pod", "a"), field="spec", message=each
+        )
+        for each in places
+    }
+    expected = ["a.yaml:16", "b.yaml:2", "b.yaml:9", "b.yaml:10", "node.conf:3", "Pod/a:spec", "--flag", "a.yaml"]
+    rows = checked_rows(Table(), sorted(found, key=lambda each: places.index(each.message)), lambda each: each.message)
+    assert [row["place"] for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "line"), [("foo", "node.conf:7: foo"), ("", "node.conf:7"), ("[1].kind", "node.conf:7")]
+)
+def test_a_line_of_a_file_names_its_field(field: str, line: str) -> None:
+    row = {**FLAG_ROW, "object": str(CONFIG), "field": field, "place": "node.conf:7"}
+    assert checked_text([row]) == f"{line}: NoRange: nothing tells Pods apart: give it\n1 finding"
 
 
 def test_what_a_compile_complains_about_comes_first_and_nothing_is_said_twice() -> None:

@@ -134,6 +134,27 @@ def test_nothing_is_written_before_every_source_has_spoken(tmp_path: Path) -> No
     assert play(tmp_path, story).target.state == {"value": "one"}
 
 
+def test_the_hash_of_what_is_in_force_is_told_where_something_is_kept_and_changes_with_it(tmp_path: Path) -> None:
+    def hashes(rig: Rig) -> list[str]:
+        named = [reading for reading in rig.status.readings() if reading.name == "podgate_thing_config_info"]
+        return [value for reading in named for _, value in reading.labels]
+
+    async def story(rig: Rig) -> None:
+        assert hashes(rig) == []
+        rig.write("broken")  # nothing is kept yet
+        await rig.until(lambda: rig.target.state == {"value": "default"})
+        assert hashes(rig) == []
+        rig.write("one")
+        await rig.until(lambda: rig.target.state == {"value": "one"})
+        first = hashes(rig)
+        rig.write("two")
+        await rig.until(lambda: rig.target.state == {"value": "two"})
+        assert len(first) == len(hashes(rig)) == 1
+        assert hashes(rig) != first
+
+    play(tmp_path, story)
+
+
 def test_a_bad_file_keeps_the_last_good_one_and_is_said_once(tmp_path: Path) -> None:
     async def story(rig: Rig) -> None:
         rig.write("good")

@@ -2,9 +2,11 @@
 
 Here: the row of a problem, the lines of several, which objects there were. Not here: what it looks for (check.py of
 each feature), line numbers (sources/locate.py).
-Invariant: what a compile complains about comes first, and nothing is said twice.
+Invariant: rows come in the order of their places, by file and line; what has no line comes after, what a compile
+complains about before the rest. Nothing is said twice.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -14,6 +16,7 @@ from podgate.model.snapshot import Listed, Snapshot
 
 _OPTIONS: Final = "Options"
 _NO_SOURCE: Final = "no source"
+_LINE: Final = re.compile(r"(?P<file>.+):(?P<line>[0-9]+)")
 
 
 def options_ref(feature: str) -> ObjectRef:
@@ -24,10 +27,10 @@ def options_ref(feature: str) -> ObjectRef:
 def checked_rows(
     compiled: Problems, findings: Iterable[Problem], where: Callable[[Problem], str]
 ) -> list[dict[str, str]]:
-    """Give a row for each problem of a compile, then for each finding; ``where`` says where that is."""
+    """Give a row for each problem of a compile and each finding, by place; ``where`` says where that is."""
     # A table has no order of its own: two runs would tell the same in another.
     problems = (problem for ref in sorted(compiled) for problem in compiled[ref])
-    return [_row(problem, where) for problem in dict.fromkeys((*problems, *findings))]
+    return sorted((_row(problem, where) for problem in dict.fromkeys((*problems, *findings))), key=_order)
 
 
 def checked_text(rows: list[dict[str, str]], *notes: str) -> str:
@@ -54,11 +57,20 @@ def objects_text(seen: Mapping[str, int | str], others: int = 0) -> str:
     return ", ".join(parts) or "no objects"
 
 
+def _order(row: Mapping[str, str]) -> tuple[bool, str, int]:
+    """Give what sorts a row: whoever mends a file reads it from its top; rows without a line stay as they are."""
+    in_no_file = row["place"] == f"{row['object']}:{row['field']}"
+    found = None if in_no_file else _LINE.fullmatch(row["place"])
+    return (False, found["file"], int(found["line"])) if found else (True, "", 0)
+
+
 def _shown(row: Mapping[str, str]) -> str:
     """Give a row's place, and which object is meant where that is a line of its file."""
     place, ref, field = row["place"], row["object"], row["field"]
-    if place == field or place.startswith(ref):
+    if place in {field, ref, f"{ref}:{field}"}:
         return place
+    if place.startswith(f"{ref}:"):  # a line of a file; where the file has many documents, [1].kind says less
+        return f"{place}: {field}" if field and not field.startswith("[") else place
     return f"{place}: {ref}:{field}" if field else f"{place}: {ref}"
 
 

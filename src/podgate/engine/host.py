@@ -191,7 +191,8 @@ class Host(Generic[StatesT]):
             self._status.problems(problems, partial(self._describe, inputs))
             if not compiled.holds:
                 self._board.publish(compiled)
-            fingerprint = b"\0".join(data for _, data in sorted((compiled.keep or inputs.kept).items()))
+            kept = compiled.keep or inputs.kept
+            fingerprint = b"\0".join(data for _, data in sorted(kept.items())) if kept else None
             self._status.compiled(
                 self._board.generation, fingerprint, compiled.degraded, self._work.samples(compiled.states)
             )

@@ -137,16 +137,16 @@ class Status:
     def compiled(
         self,
         generation: int,
-        fingerprint: bytes,
+        fingerprint: bytes | None,
         degraded: str,
         own: tuple[Measured, ...],
     ) -> None:
-        """Note a new generation, what identifies its configuration, and the feature's own metrics."""
+        """Note a new generation, what identifies its configuration (or None), and the feature's own metrics."""
         self._waiting = ""
         if generation != self._generation and self._behind_since is None:
             self._behind_since = self._clock()
         self._generation, self._own = generation, own
-        self._hash = hashlib.sha256(fingerprint).hexdigest()[:12]
+        self._hash = "" if fingerprint is None else hashlib.sha256(fingerprint).hexdigest()[:12]
         if degraded and degraded != self._degraded:
             self._log.error("degraded", why=degraded)
         elif self._degraded and not degraded:
@@ -275,10 +275,10 @@ class Status:
                 f"{name}_ready", float(not self.unready()), help="1 when every step is written and nothing degraded."
             ),
             Measured(f"{name}_config_generation", self._generation, help="Counts what was compiled since the start."),
-            Measured(
-                f"{name}_config_info", 1.0, (("hash", self._hash),), help="The hash of the configuration in force."
-            ),
         ]
+        if self._hash:  # the same of every node would look like agreement
+            label = (("hash", self._hash),)
+            rows.append(Measured(f"{name}_config_info", 1.0, label, help="The hash of the configuration in force."))
         rows += [
             Measured(
                 f"{name}_problems", count, (("severity", severity), ("reason", reason)), help="Complaints in force."

@@ -291,6 +291,7 @@ def test_manifests_tell_what_they_can(tmp_path: Path) -> None:
     there = "DaemonSet/kube-system/ip-masq-agent is there; files do not tell which Pods run"
     assert f"unknown masquerade: nodes: {there}" in found.text
     assert "ok      masquerade here: it would read" in found.text
+    assert "and complain of nothing; podgate masquerade check looks deeper" in found.text
     (tmp_path / "bad.yaml").write_text("kind: [")
     assert f"bad     masquerade here: {tmp_path}/bad.yaml" in doctor("--source", str(tmp_path)).text
 

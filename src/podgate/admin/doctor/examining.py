@@ -311,8 +311,8 @@ def deed_findings(role: Role, settings: Any, snapshot: Snapshot, where: str, nod
     ]
     files = [watch.path for watch in role.feature.files(settings)]
     reading = [*([f"{where} ({', '.join(counts)})"] if counts else []), *files]
-    told = f"{len(problems) or 'no'} complaint{'' if len(problems) == 1 else 's'}"
-    yield Finding(name, "ok", f"it would read {' and '.join(reading) or 'nothing'}; {told}")
+    told = f"complain of {len(problems) or 'nothing'}; podgate {role.name} check looks deeper"
+    yield Finding(name, "ok", f"it would read {' and '.join(reading) or 'nothing'} and {told}")
 
 
 def unread_findings(

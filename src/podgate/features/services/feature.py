@@ -33,7 +33,7 @@ from podgate.features.services.server.predecessor import (
     PredecessorTarget,
 )
 from podgate.features.services.server.proxy_at_work import ProxyAtWork, pages_of
-from podgate.features.services.server.proxy_file import configured_by
+from podgate.features.services.server.proxy_file import Configured, configured_by
 from podgate.features.services.server.rules import choose_backend, rule_steps
 from podgate.features.services.server.serving import Serving, cell_of
 from podgate.features.services.settings import Settings
@@ -49,6 +49,7 @@ from podgate.model.files import FileWatch
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.kinds.pods import POD
+from podgate.model.problems import Problem
 from podgate.model.snapshot import Watch
 from podgate.observe.answers import Page
 from podgate.observe.metrics import Measured
@@ -78,11 +79,15 @@ class Services(Feature[Settings, States]):
         self._serving = functools.cache(Serving)
         # Looked up once, so that the compiler and the steps of a process agree whatever a kubelet does meanwhile.
         self._choice = functools.cache(choose_backend)
+        # Of the file that ``configured`` read, for ``check``: a pipe cannot be read again.
+        self._noted: Mapping[Problem, str] = {}
 
     def configured(self, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
         """Complete the options by a KubeProxyConfiguration."""
         path = given.get("config")
-        return given if path is None else configured_by(path, given, say)
+        found = Configured(given, {}) if path is None else configured_by(path, given, say)
+        self._noted = found.noted
+        return found.options
 
     def watches(self, settings: Settings, node_name: str | None) -> tuple[Watch, ...]:
         """Need Services and EndpointSlices for this proxy, this node, and the ranges of cluster IPs.
@@ -238,9 +243,12 @@ class Services(Feature[Settings, States]):
         return Answered("\n".join(map(answer_line, answers)), data, 2 if errors else 0, tuple(errors.values()))
 
     def check(self, compiled: Compiled[States], look: Look) -> Answered:
-        """Give findings from the objects and options."""
+        """Give findings from the objects, the options and the file that completed them."""
+        noted = self._noted
         findings = check(compiled.states.intent, look.inputs, compiled.states.settings, look.written())
-        rows = checked_rows(compiled.problems, findings, look.where)
+        rows = checked_rows(
+            compiled.problems, (*noted, *findings), lambda problem: noted.get(problem) or look.where(problem)
+        )
         seen = objects_seen(look.inputs.objects)
         note = f"checked: options, {objects_text(seen, look.others())}"
         data = {"findings": rows, "objects": seen, "others": look.others()}

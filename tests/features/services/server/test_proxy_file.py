@@ -69,7 +69,7 @@ def test_what_changes_nothing_is_said_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "config.conf"
     said: list[str] = []
     file.write_text(f"{HEAD}winkernel:\n  enableDSR: true\nnodePortAdresses: []\n")
-    assert configured_by(str(file), {}, said.append) == {"backend": "nftables"}
+    assert configured_by(str(file), {}, said.append).options == {"backend": "nftables"}
     assert len(said) == 2
     assert said[0].startswith(f"{file}:5: warning: winkernel.enableDSR: it changes nothing here")
     assert said[1].startswith(f"{file}:6: warning: nodePortAdresses: there is no such field")
@@ -123,7 +123,7 @@ def test_mistakes_of_every_sort_are_told_at_once_in_the_order_of_the_file(tmp_pa
         "--masquerade-bit 99: must be 0 to 31",
         '3: error: mode: "nftable" is no mode (did you mean "nftables"?): write nftables or iptables',
         '4: error: clusterCIDR: "10.244.0.0/33": is no range; write one as 10.244.0.0/16, for example',
-        "5: error: detectLocalMode: 'Foo': must be one of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix",
+        '5: error: detectLocalMode: "Foo": must be one of ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix',
         '7: error: conntrack.maxPerCore: "3" is not a whole number: correct it',
         "8: error: conntrack.min: -1: must be 0 or more",
         # That minSyncPeriod is longer than the default of syncPeriod is not said: nobody knows what that was to be.

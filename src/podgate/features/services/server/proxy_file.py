@@ -9,7 +9,7 @@ file's line and field, whoever found it; one in a flag names the flag.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from podgate.commandline.options import SettingsError, settings_from
 from podgate.features.services.proxy_config import ProxyConfig, read_config
@@ -25,7 +25,19 @@ from podgate.sources.locate import Locator
 _FLAG: Final = re.compile(r"--([a-z][a-z-]*)")
 
 
-def configured_by(path: str, given: Mapping[str, Any], say: Callable[[str], None]) -> Mapping[str, Any]:
+class Configured(NamedTuple):
+    """Options, completed by a file.
+
+    Attributes:
+        options: by the names of the settings.
+        noted: what the file says and changes nothing, in its order, each with its place (``PATH:LINE``).
+    """
+
+    options: Mapping[str, Any]
+    noted: Mapping[Problem, str]
+
+
+def configured_by(path: str, given: Mapping[str, Any], say: Callable[[str], None]) -> Configured:
     """Complete options by those in a KubeProxyConfiguration.
 
     Args:
@@ -39,7 +51,7 @@ def configured_by(path: str, given: Mapping[str, Any], say: Callable[[str], None
     file = _read(path)
     options, mistakes, others = file.options(given)
     _tell(file, mistakes, others, say)
-    return options
+    return Configured(options, file.placed((*file.config.problems, *mistakes)))
 
 
 def config_in(path: str, say: Callable[[str], None]) -> ProxyConfig:
@@ -75,8 +87,16 @@ class _File:
 
     def lines(self, problems: Iterable[Problem]) -> list[str]:
         """Give complaints with their places, in the order of the file."""
+        return [self._locator.describe(each, self._files) for each in self._sorted(problems)]
+
+    def placed(self, problems: Iterable[Problem]) -> dict[Problem, str]:
+        """Give the places of problems, in the order of the file."""
+        lines = {each: self._locator.describe(each, self._files) for each in self._sorted(problems)}
+        return {each: line.partition(f": {each.severity}: ")[0] for each, line in lines.items()}
+
+    def _sorted(self, problems: Iterable[Problem]) -> list[Problem]:
         placed = [(self._locator.line(self._ref, each.field, self._files) or 0, each) for each in problems]
-        return [self._locator.describe(each, self._files) for _, each in sorted(placed, key=lambda pair: pair[0])]
+        return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 
     def options(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem], list[str]]:
         """Give the options, what is wrong with the file or changes nothing in it, and mistakes of the command line.
