@@ -63,7 +63,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         settings_from(Sample, {"backend": "nftables", "back_end": "nftable", "tries": "3", "once": 1})
     assert caught.value.problems == (
         'unknown option "backend" (did you mean "back_end"?)',
-        "--back-end 'nftable': must be one of nftables, iptables (did you mean \"nftables\"?)",
+        '--back-end "nftable": must be one of nftables, iptables (did you mean "nftables"?)',
         "--tries '3': must be a whole number",
         "--once 1: must be true or false",
         "--target is required",

@@ -218,6 +218,6 @@ def settings_from(cls: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:
 def _wrong_value(spec: OptionSpec, value: Any) -> str:
     if spec.choices:
         near = did_you_mean(value, spec.choices) if isinstance(value, str) else ""
-        return f"{spec.flag} {value!r}: must be one of {', '.join(spec.choices)}{near}"
+        return f'{spec.flag} "{value}": must be one of {", ".join(spec.choices)}{near}'
     words = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
     return f"{spec.flag} {value!r}: must be {words[spec.type]}"
