@@ -128,6 +128,14 @@ class Api:
         code, answer = self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         assert code in (201, _CONFLICT), answer
 
+    def clear(self) -> None:
+        """Remove what was made, but for the namespaces: other tests of this control plane begin without it."""
+        for each in self.objects():
+            if each["metadata"].get("namespace") in {*NAMESPACES, _MARKERS}:
+                self.remove(each)
+        for name in NODES:
+            self.ask("DELETE", f"/api/v1/nodes/{name}")
+
     def node(self, node: Object) -> None:
         """Make a Node anew."""
         self.ask("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
@@ -264,7 +272,7 @@ def _marker(family: Family, number: int) -> Iterator[Object]:
 
 @contextmanager
 def peer_node(plane: ControlPlane) -> Iterator[tuple[Api, NetNamespace]]:
-    """Make node-1's network for the body, from where the API server is reached."""
+    """Make node-1's network for the body, from where the API server is reached; at the end nothing is left there."""
     with closing(Api(plane)) as api, netns() as node:
         for name in (*NAMESPACES, _MARKERS):
             api.namespace(name)
@@ -276,7 +284,10 @@ def peer_node(plane: ControlPlane) -> Iterator[tuple[Api, NetNamespace]]:
                 flags = ["nodad"] if family == "ip6" else []
                 node.run("ip", "address", "add", f"{each}/{LENGTHS[family]}", "dev", "eth0", *flags)
         with relay(plane, node):
-            yield api, node
+            try:
+                yield api, node
+            finally:
+                api.clear()
 
 
 @contextmanager
