@@ -16,7 +16,7 @@ from podgate.telling import telling
 from tests.support.asynchronous import in_loop
 from tests.support.cluster import ControlPlane
 from tests.support.poll import poll_async
-from tests.support.rights import DEPLOY, Looking, access_of, asked, exactly, folders, grant, list_in_pages
+from tests.support.rights import DEPLOY, Looking, access_of, account, asked, exactly, folders, grant, list_in_pages
 from tests.support.telling_agent import telling_agent
 
 NOWHERE = Access("http://localhost")
@@ -141,6 +141,9 @@ def test_an_agent_needs_just_the_rights_of_its_folder(plane: ControlPlane, scena
     grant(plane, scenario.folder, *scenario.manifests)
     # A test before this one may have left the rule that only a Pod's token reports; the tokens here are no Pod's.
     plane.request("DELETE", BINDING)
+    # Nor may its agent's Lease be there, which nobody needs the right to make then.
+    namespace, _ = account(scenario.folder)
+    plane.request("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/podgate-{feature.name}")
 
     @in_loop
     async def tells(looking: Looking) -> None:
