@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import ControlPlane
+from tests.support.cluster import ControlPlane, control_plane
 from tests.support.console import commands
 from tests.support.lab import TestLab, lab
 
@@ -31,6 +31,13 @@ metadata: {name: guide-2}
 spec: {podCIDRs: [10.22.2.0/24]}
 status: {addresses: [{type: InternalIP, address: 172.20.0.12}]}
 """
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    """Have a control plane of its own: the page begins with a cluster that has nothing of podgate."""
+    with control_plane(tmp_path / "plane") as started:
+        yield started
 
 
 @pytest.fixture
