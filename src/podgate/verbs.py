@@ -158,9 +158,7 @@ class Looking:
 
     def where(self, problem: Problem) -> str:
         """Give the place of what is wrong, the one that ``describe`` begins with."""
-        place = self.describe(problem).partition(f": {problem.severity}: ")[0]
-        is_named = place == str(problem.ref)
-        return self._locator.where(problem.ref, problem.field, self.inputs.files) if is_named else place
+        return self._locator.place(problem, self.inputs.files)
 
     def line(self, ref: ObjectRef, field: str) -> int | None:
         """Give the line of a field in a file."""

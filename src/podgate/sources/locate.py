@@ -1,7 +1,7 @@
 """Locate: the file and line of what a message is about, found when the message is printed.
 
-Here: ``Locator``: ``where`` for explanations, ``describe`` for problems, ``written`` and ``others`` for what
-reading drops. Not here: where an object stands in its file (manifests.py), lines inside of a text (model/documents.py).
+Here: ``Locator``: ``where`` for explanations, ``place`` and ``describe`` for problems, ``written`` and ``others`` for
+what reading drops. Not here: where an object stands in its file (manifests.py), lines of a text (model/documents.py).
 Invariant: nothing is read again but the text that a message is about; what cannot be found is named without a line,
 never with a wrong one of another file.
 """
@@ -61,6 +61,10 @@ class Locator:
         """Give the line of a field of a file; None if the file, or the object, is not in a file that can be read."""
         return self._line_in_file(ref.name, field, "", files) if ref.kind == "File" else None
 
+    def place(self, problem: Problem, files: Files) -> str:
+        """Give where a problem is, as ``describe`` says it; of an object that is in no file as ``where`` does."""
+        return self._placed(problem, files)[0] or self.where(problem.ref, problem.field, files)
+
     def describe(self, problem: Problem, files: Files) -> str:
         """Give ``PATH:LINE: error: field: message``; of an object its name too, and no place if it is in no file.
 
@@ -68,20 +72,14 @@ class Locator:
             problem: the problem.
             files: node-local files by path, as the inputs hold them.
         """
-        ref, message = problem.ref, problem.message
-        if ref.kind == "File":
-            line = self._line_in_file(ref.name, problem.field, message, files)
-            place, field = f"{ref.name}:{line}" if line else ref.name, _shown(problem.field)
-            if line:
-                message = message.removeprefix(_position(message))
-            return ": ".join(part for part in (place, problem.severity, field, message) if part)
-        found = self._found(ref)
-        if found is None:
-            return ": ".join(part for part in (str(ref), problem.severity, problem.field, message) if part)
-        place, exact = self._place_of(found, problem)
-        if exact:
-            message = message.removeprefix(_position(message))
-        return ": ".join(part for part in (place, problem.severity, str(ref), problem.field, message) if part)
+        place, exact = self._placed(problem, files)
+        message = problem.message.removeprefix(_position(problem.message)) if exact else problem.message
+        name, field = str(problem.ref), problem.field
+        if problem.ref.kind == "File":
+            name, field = "", _shown(field)
+        elif not place:
+            place, name = name, ""
+        return ": ".join(part for part in (place, problem.severity, name, field, message) if part)
 
     def written(self) -> Mapping[ObjectRef, Any]:
         """Give the objects of the manifests as they are written; one without a namespace is in none."""
@@ -121,6 +119,15 @@ class Locator:
     def _found(self, ref: ObjectRef) -> _Found | None:
         found = None if self._manifests is None else self._manifests.stands(ref)
         return None if found is None else _Found(*found)
+
+    def _placed(self, problem: Problem, files: Files) -> tuple[str, bool]:
+        """Give a problem's place, empty in no file; and whether it says what the message's own position says."""
+        ref = problem.ref
+        if ref.kind == "File":
+            line = self._line_in_file(ref.name, problem.field, problem.message, files)
+            return (f"{ref.name}:{line}", True) if line else (ref.name, False)
+        found = self._found(ref)
+        return ("", False) if found is None else self._place_of(found, problem)
 
     def _place_of(self, found: _Found, problem: Problem) -> tuple[str, bool]:
         """Give the place of a field of an object, and whether it is that of a line inside of a text in the object."""

@@ -91,8 +91,7 @@ class _File:
 
     def placed(self, problems: Iterable[Problem]) -> dict[Problem, str]:
         """Give the places of problems, in the order of the file."""
-        lines = {each: self._locator.describe(each, self._files) for each in self._sorted(problems)}
-        return {each: line.partition(f": {each.severity}: ")[0] for each, line in lines.items()}
+        return {each: self._locator.place(each, self._files) for each in self._sorted(problems)}
 
     def _sorted(self, problems: Iterable[Problem]) -> list[Problem]:
         placed = [(self._locator.line(self._ref, each.field, self._files) or 0, each) for each in problems]
