@@ -28,7 +28,7 @@ _AT_ONCE: Final = 32
 """Connections that one socket takes before others have their turn."""
 
 _SHORT: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
-_RESET: Final = struct.pack("ii", 1, 0)
+RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER (socket(7)) of 0 seconds: closing resets the connection."""
 
 Factory = Callable[[], asyncio.BaseProtocol | None]
@@ -127,7 +127,7 @@ class Accepting:
         protocol = self._make()
         if protocol is None:
             with contextlib.suppress(OSError):
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             connection.close()
             return
         connection.setblocking(False)

@@ -24,6 +24,12 @@ SERVES: Final[Mapping[Family, str]] = {"ip": "IPv4 node port", "ip6": "IPv6 node
 _Ports = tuple[ServicePort, ...]
 
 
+def node_port_of(serves: str) -> tuple[Family, int] | None:
+    """Read the name of what is served: the family and number of a node port; None for anything else."""
+    kind, _, number = serves.rpartition(" ")
+    return next(((family, int(number)) for family, known in SERVES.items() if kind == known), None)
+
+
 def is_answered(port: ServicePort) -> bool:
     """Say whether this process listens on a node port: TCP with endpoints, and one on this node where policy asks."""
     return bool(port.node_port and port.protocol == "tcp" and port.cluster and (port.local or not port.external_local))
@@ -53,12 +59,11 @@ class LoopbackPorts:
 
     def owner(self, intent: Intent, key: ListenAddress) -> ObjectRef | None:
         """Give the Service whose node port an address is for; None where it is for something else."""
-        kind, _, number = key.serves.rpartition(" ")
-        for family, serves in SERVES.items():
-            if kind == serves:
-                group = self._by_number[family](_ports(intent, family)).get(int(number), {})
-                return min(group, default=None)
-        return None
+        found = node_port_of(key.serves)
+        if found is None:
+            return None
+        family, number = found
+        return min(self._by_number[family](_ports(intent, family)).get(number, {}), default=None)
 
 
 class Owners:

@@ -10,17 +10,16 @@ import asyncio
 import contextlib
 import random
 import socket
-import struct
 import time
 from functools import partial
 from typing import Final, cast
 
 from podgate.features.services.addresses import address_text
 from podgate.features.services.intent import Intent
-from podgate.features.services.loopback_ports import SERVES, LoopbackPorts
+from podgate.features.services.loopback_ports import LoopbackPorts, node_port_of
 from podgate.features.services.server.room import Room
 from podgate.model.machine import Family
-from podgate.observe.accepting import Factory
+from podgate.observe.accepting import RESET, Factory
 from podgate.targets.cell.apply import Cell
 
 CHUNK: Final = 64 * 1024
@@ -31,9 +30,6 @@ CONNECT_SECONDS: Final = 3.0
 
 TRIES: Final = 3
 """How many endpoints a client is led to before it is refused."""
-
-_RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER (socket(7)) of 0 seconds: closing resets the connection."""
 
 
 class Loopback:
@@ -54,12 +50,8 @@ class Loopback:
 
     def protocol(self, name: str) -> Factory | None:
         """Give what is spoken at an address of that name; None where it is not one of these."""
-        for family, serves in SERVES.items():
-            kind, _, number = name.rpartition(" ")
-            if kind == serves:
-                place = family, int(number)
-                return partial(self._take, place)
-        return None
+        place = node_port_of(name)
+        return None if place is None else partial(self._take, place)
 
     def _take(self, place: tuple[Family, int]) -> "_Client | None":
         """Take a client; None where there are too many."""
@@ -168,7 +160,7 @@ class _Side(asyncio.BufferedProtocol):
     def reset(self) -> None:
         """Break the connection off so that nobody takes what came for the whole."""
         if self.transport is not None:
-            self._set_option(socket.SO_LINGER, _RESET)
+            self._set_option(socket.SO_LINGER, RESET)
             self.transport.abort()
 
     def finish(self) -> None:
