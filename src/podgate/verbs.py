@@ -37,6 +37,7 @@ from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Machine
 from podgate.model.problems import Problem
 from podgate.model.snapshot import Absent, Snapshot
+from podgate.model.tally import tally
 from podgate.observe.answers import Page
 from podgate.observe.listen import Listen, parse_listen
 from podgate.observe.logs import stderr_log
@@ -252,8 +253,7 @@ def _explain(
         elif problem.ref.namespace:
             others += 1
     if others:
-        complaints = "1 complaint" if others == 1 else f"{others} complaints"
-        tell(f"{complaints} about other objects: podgate {feature.name} check shows all")
+        tell(f"{tally({'complaint': others})} about other objects: podgate {feature.name} check shows all")
     return answered
 
 
