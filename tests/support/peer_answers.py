@@ -26,10 +26,10 @@ from podgate.lab.kinds import Object
 from podgate.model.frozen import ObjectRef
 from podgate.model.kinds.nodes import NODE
 from podgate.model.machine import Family
-from podgate.model.packet import Locality, Packet
+from podgate.model.packet import Locality
 from podgate.targets.nftables.registers import flow
 from podgate.targets.nftables.state import State
-from tests.support.peer_chains import Chains, InForce
+from tests.support.peer_chains import Chains, InForce, came_of, packet_of
 from tests.support.peer_clusters import ADDRESSES, FAMILIES, NODES, SECOND, pod_address
 from tests.support.peer_ruleset import Came, Sent
 from tests.support.service_inputs import inputs_of, machine_of
@@ -149,13 +149,8 @@ class Table:
 
     def came(self, sent: Sent) -> frozenset[Came]:
         """Give all that may come of a packet."""
-        source, destination = ip_address(sent.source), ip_address(sent.destination)
-        packet = Packet(source, destination, sent.protocol, 51234, sent.port, sent.interface)
-        found = flow(self._state, packet, self._locality, "output" if sent.is_own else "prerouting")
-        return frozenset(
-            Came(each.verdict, each.endpoint and (str(each.endpoint[0]), each.endpoint[1]), each.masqueraded)
-            for each in found
-        )
+        found = flow(self._state, packet_of(sent), self._locality, "output" if sent.is_own else "prerouting")
+        return frozenset(map(came_of, found))
 
 
 class Podgate:

@@ -15,7 +15,7 @@ from podgate.features.services.intent import Intent
 from podgate.features.services.iptables_names import NAMES, TABLES
 from podgate.features.services.to_iptables import Writer
 from podgate.model.machine import Family
-from podgate.model.packet import Locality, Packet
+from podgate.model.packet import Locality, Outcome, Packet
 from podgate.targets.iptables.fake import FakeIptables
 from podgate.targets.iptables.flows import Tables, flow
 from podgate.targets.iptables.grammar import read_rule
@@ -24,6 +24,18 @@ from tests.support.peer_ruleset import Came, Sent
 
 _COUNTED: Final = re.compile(r"-m nfacct --nfacct-name +\S+ ")
 """A match that only counts."""
+
+
+def packet_of(sent: Sent) -> Packet:
+    """Give a packet as podgate's interpreters of rules take it."""
+    source, destination = ip_address(sent.source), ip_address(sent.destination)
+    return Packet(source, destination, sent.protocol, 51234, sent.port, sent.interface)
+
+
+def came_of(outcome: Outcome) -> Came:
+    """Give what came of it, as one of them says; who stays is not told."""
+    endpoint = outcome.endpoint and (str(outcome.endpoint[0]), outcome.endpoint[1])
+    return Came(outcome.verdict, endpoint, outcome.masqueraded)
 
 
 class Chains:
@@ -40,13 +52,8 @@ class Chains:
 
     def came(self, sent: Sent) -> frozenset[Came]:
         """Give all that may come of a packet."""
-        source, destination = ip_address(sent.source), ip_address(sent.destination)
-        packet = Packet(source, destination, sent.protocol, 51234, sent.port, sent.interface)
-        found = flow(self._tables, packet, self._locality, "OUTPUT" if sent.is_own else "PREROUTING")
-        return frozenset(
-            Came(each.verdict, each.endpoint and (str(each.endpoint[0]), each.endpoint[1]), each.masqueraded)
-            for each in found
-        )
+        found = flow(self._tables, packet_of(sent), self._locality, "OUTPUT" if sent.is_own else "PREROUTING")
+        return frozenset(map(came_of, found))
 
 
 def read_saved(text: str, family: Family) -> Tables:
